@@ -105,6 +105,22 @@ def test_small_files_of_finished_batches_are_merged(tmp_path: Path) -> None:
     assert counts(written.read()) == {"a": FAN + 1}
 
 
+def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FAN", 3)
+    written = table(tmp_path)
+    for batch in range(40):
+        written.merge(before=batch)
+        written.write(batch, partial(batch))
+    spans = [piece.span for piece in written.files()]
+    assert spans == [9, 9, 9, 9, 3, 1]  # 27 would be a third level
+    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
+    for batch in range(40, 46):
+        written.merge(before=batch)
+        written.write(batch, partial(batch))
+    assert [piece.span for piece in written.files()] == [9, 9, 9, 9, 3, *[1] * 7]
+    assert counts(written.read()) == {"a": 46}
+
+
 def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN + 2):

@@ -272,3 +272,12 @@ def test_no_more_is_remembered_than_asked_for() -> None:
     memory.keep(block(range(5)))
     memory.release(5)
     assert [number for number in range(5) if memory.knows(f"/queue/a\nm{number}")] == [3, 4]
+
+
+def test_what_was_due_is_void_with_the_connection() -> None:
+    memory = Memory(0, 10)
+    memory.keep(block(range(2)))
+    memory.release(2)
+    memory.disconnected()
+    assert memory.due() == []
+    assert memory.knows("/queue/a\nm1")

@@ -128,6 +128,13 @@ class TestStart:
             highest = found
         store.close(clean=True)
 
+    def test_the_number_is_written_seldom(self, store: SQLiteStore) -> None:
+        asked: list[str] = []
+        store._connection.set_trace_callback(asked.append)
+        for row in range(1, 100):
+            store.write(new([row]))
+        assert len([each for each in asked if each.startswith("UPDATE store")]) == 1
+
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
         store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
         with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is missing"):

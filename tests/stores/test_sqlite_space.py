@@ -99,6 +99,13 @@ class TestShortOfRoom:
         assert size_of(path) > 4 * MIB
         assert size_of(Path(f"{path}-wal")) == 0
 
+    def test_only_what_fits_into_what_is_free(
+        self, short: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        disk_of(monkeypatch, free=1, size=128 * MIB // 4096)
+        assert not short.tidy()
+        assert size_of(path) > 4 * MIB
+
     def test_when_a_commit_fails_for_it(self, short: SQLiteStore, path: Path) -> None:
         pages = short._sql("PRAGMA page_count").fetchone()[0]
         short._sql(f"PRAGMA max_page_count = {pages}").fetchall()

@@ -41,18 +41,6 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.find() == java.Java(home, 21, "JAVA_HOME")
 
 
-def test_links_lead_to_the_home_unless_they_are_scripts_that_pick_one(tmp_path: Path) -> None:
-    home = made(tmp_path / "jvm", saying("25"))
-    link = tmp_path / "bin" / "java"
-    link.parent.mkdir()
-    link.symlink_to(home / "bin" / "java")
-    assert java.find() == java.Java(home, 25, "PATH")
-    (home / "bin" / "java").rename(tmp_path / "picker")
-    link.unlink()
-    link.symlink_to(tmp_path / "picker")
-    assert java.find() == java.Java(tmp_path, 25, "PATH")
-
-
 @pytest.mark.parametrize(
     ("line", "version"),
     [
