@@ -75,7 +75,7 @@ conformance: .venv/dev
 
 # make docs         pages that are made out of the code, and the site in site/; a dead link fails
 docs: .venv/docs
-	$(BIN)/python -m gateway.config.reference > docs/settings.md
+	$(BIN)/python -m docs.generate.settings > docs/settings.md
 	$(BIN)/python -m docs.generate.headers > docs/headers.md
 	$(BIN)/python -m docs.generate.journal > docs/journal.md
 	$(BIN)/python -m docs.generate.api > docs/api.md

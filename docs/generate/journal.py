@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from gateway.journal import schema
+from gateway.journal.schema import COLUMNS, EVENTS, OF_EVERY_ROW, PARTITIONS
 
 HEAD = """\
 # Journal
@@ -65,7 +65,20 @@ columns and events may come, but none is removed or changes its meaning.
 
 def page() -> str:
     """The whole page."""
-    return HEAD + schema.documentation()
+    return HEAD + tables()
+
+
+def tables() -> str:
+    """Both tables: the columns, then the events."""
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.type} | {each.meaning} |" for each in (*COLUMNS, *PARTITIONS)]
+    lines += ["", "| event | when | columns beside " + _listed(OF_EVERY_ROW) + " |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.meaning} | {_listed(each.columns)} |" for each in EVENTS]
+    return "\n".join([*lines, ""])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join([f"`{name}`" for name in names])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m docs.generate.metrics > docs/metrics.md
 
-All of it comes from the collectors, which read an idle broker.  A test compares the committed page, and another test
+All of it comes from the metrics of an idle broker.  A test compares the committed page, and another test
 the names of a running gateway.
 """
 
@@ -16,26 +16,25 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from gateway.broker.broker import Broker
 from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.storage import Storage
 from gateway.journal import Journal
-from gateway.observe.destination_metrics import MOST_SHOWN, DestinationCollector
+from gateway.observe.destination_metrics import MOST_SHOWN, DestinationMetrics
 from gateway.observe.metrics import (
     ACK,
     QUEUE,
     TURN,
-    BrokerCollector,
-    DiskCollector,
-    HealthCollector,
-    JournalCollector,
-    OverloadCollector,
-    SpanCollector,
-    StoreCollector,
-    TimingCollector,
+    Disks,
+    of_broker,
+    of_health,
+    of_journal,
+    of_overload,
+    of_spans,
+    of_store,
+    of_timings,
 )
 from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import LIMITS
@@ -92,42 +91,42 @@ def page() -> str:
     """The reference page, in Markdown."""
     with tempfile.TemporaryDirectory() as folder:
         sections = [
-            "\n\n".join(filter(None, (f"## {title}", text, "".join(_table(collector)))))
-            for (title, text), collector in zip(_SECTIONS, collectors(Path(folder)), strict=True)
+            "\n\n".join(filter(None, (f"## {title}", text, "".join(_table(metrics)))))
+            for (title, text), metrics in zip(_SECTIONS, every(Path(folder)), strict=True)
         ]
     return HEAD + "\n".join(sections) + _PROCESS
 
 
-def collectors(folder: Path) -> Iterator[Collector]:
-    """Every collector, over idle parts, in the order of the page."""
+def every(folder: Path) -> Iterator[Iterator[Metric]]:
+    """All metrics, of idle parts, in the order of the page."""
     broker = Broker()
-    yield BrokerCollector(broker, ())
+    yield of_broker(broker, ())
     admission = cast(
         "ConnectionLimits", SimpleNamespace(connections=0, handshakes=0, refusals=dict.fromkeys(LIMITS, 0))
     )
     none = dict.fromkeys(REASONS, 0)
     holds = cast("BlockedPublishers", SimpleNamespace(by_reason=lambda: none, totals=none))
     memory = cast("MemoryGuard", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
-    yield OverloadCollector(broker, holds, admission, memory, FairGates())
-    yield HealthCollector(lambda: None, dict, lambda: 0.0, lambda: 0)
-    disks = DiskCollector({"store": folder, "journal": folder})
+    yield of_overload(broker, holds, admission, memory, FairGates())
+    yield of_health(None, (), 0.0, 0)
+    disks = Disks({"store": folder, "journal": folder})
     disks.look_now()
-    yield disks
+    yield disks.metrics()
     broker.registry.create_queue("/queue/orders")
-    yield DestinationCollector(broker, (), ["/queue/orders"])
-    yield TimingCollector((TURN, Histogram), (QUEUE, Histogram), (ACK, Histogram))
+    yield DestinationMetrics(broker, (), ["/queue/orders"]).metrics()
+    yield of_timings((TURN, Histogram()), (QUEUE, Histogram()), (ACK, Histogram()))
     committer = cast("Committer", SimpleNamespace(commits=0, seconds=0.0, rows=0, failures=0, damaged=0))
-    yield StoreCollector(Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: None), committer)
+    yield of_store(Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: None), committer)
     journal = Journal(folder, "gateway", run="r")
-    yield JournalCollector(journal)
+    yield of_journal(journal)
     journal.start()
     journal.close()
-    yield SpanCollector(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
+    yield of_spans(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
 
 
-def _table(collector: Collector) -> Iterator[str]:
+def _table(metrics: Iterator[Metric]) -> Iterator[str]:
     yield "| Metric | Kind | Labels | Meaning |\n| --- | --- | --- | --- |\n"
-    for family in collector.collect():
+    for family in metrics:
         yield f"| `{exposed(family)}` | {family.type} | {_labels(family)} | {family.documentation} |\n"
 
 

@@ -16,7 +16,6 @@ tokens, and a chosen one can be guessed.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from gateway.admin.endpoint import ApiError
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
+from gateway.config.address import Address
 from gateway.config.settings import Settings
 from gateway.net.origins import is_of
 from gateway.runtime.gateway import Gateway
@@ -189,7 +189,7 @@ def is_local(request: Request) -> bool:
     if came_through_proxy(request):
         return False
     # A unix socket has no peer address; hypercorn then leaves it out.
-    return (request.client is None or _is_loopback(request.client.host)) and _names_loopback(request)
+    return (request.client is None or Address(request.client.host, 0).is_loopback) and _names_loopback(request)
 
 
 def _endless_session() -> ConsoleSession:
@@ -217,16 +217,7 @@ def _check_csrf(request: Request, session: ConsoleSession) -> None:
 def _names_loopback(request: Request) -> bool:
     host = request.headers.get("host", "")
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name.lower() in {"", "localhost"} or name.lower().endswith(".localhost") or _is_loopback(name)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1, a v4 peer on a v6 socket
-    return (mapped or address).is_loopback
+    return not name or name.lower().endswith(".localhost") or Address(name.lower(), 0).is_loopback
 
 
 def _is_cross_site(request: Request) -> bool:

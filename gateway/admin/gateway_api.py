@@ -10,13 +10,13 @@ into place: a file there is whole.  They are passed on as they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Literal
 
 import trio
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -26,17 +26,17 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
 from gateway.config.settings import Address, Settings
-from gateway.observe.destination_metrics import DestinationCollector
+from gateway.observe.destination_metrics import DestinationMetrics
 from gateway.observe.metrics import (
     ACK,
     QUEUE,
     TURN,
-    DiskCollector,
-    HealthCollector,
+    Disks,
     Metrics,
-    OverloadCollector,
-    SpanCollector,
-    TimingCollector,
+    of_health,
+    of_overload,
+    of_spans,
+    of_timings,
 )
 from gateway.runtime.gateway import Gateway
 
@@ -213,36 +213,33 @@ def read_snapshot(tables: Path | None, job: str) -> bytes | None:
 
 
 def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
-    """All metrics of a gateway: every collector of `gateway.observe`."""
+    """All metrics of a gateway: everything in `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
     dead_letters = {policy.values.get("dead_letter") for policy in settings.policy}
-    others: list[Collector] = [
-        OverloadCollector(
+    destinations = DestinationMetrics(broker, set(filter(None, dead_letters)), settings.metrics_destinations)
+
+    def others() -> Iterator[Metric]:
+        yield from of_overload(
             broker, gateway.blocked_publishers, gateway.connection_limits, gateway.memory_guard, gateway.fair_gates
-        ),
-        HealthCollector(
-            gateway.not_ready,
-            gateway.complaints,
-            None if certificates is None else lambda: certificates.ends,
-            None if functions is None else lambda: functions.failures,
-        ),
-        DestinationCollector(broker, set(filter(None, dead_letters)), settings.metrics_destinations),
-        TimingCollector(
-            (TURN, lambda: gateway.turns),
-            (QUEUE, lambda: broker.records.waited if broker.records.is_on else None),
-            (ACK, lambda: broker.records.took if broker.records.is_on else None),
-        ),
-    ]
-    if gateway.tracing is not None:
-        others.append(SpanCollector(gateway.tracing))
-    return Metrics(
-        broker,
-        gateway.blocked_publishers,
-        gateway.committer,
-        gateway.journal,
-        others,
-        DiskCollector(_folders(settings)),
-    )
+        )
+        yield from of_health(
+            gateway.not_ready(),
+            gateway.complaints(),
+            None if certificates is None else certificates.ends,
+            None if functions is None else functions.failures,
+        )
+        yield from destinations.metrics()
+        records = broker.records
+        yield from of_timings(
+            (TURN, gateway.turns),
+            (QUEUE, records.waited if records.is_on else None),
+            (ACK, records.took if records.is_on else None),
+        )
+        if gateway.tracing is not None:
+            yield from of_spans(gateway.tracing)
+
+    disks = Disks(_folders(settings))
+    return Metrics(broker, gateway.blocked_publishers, gateway.committer, gateway.journal, others, disks)
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

@@ -1,10 +1,8 @@
-"""Records of the journal as Arrow tables: the same rows that `gateway.journal.Segment` reads, column by column.
+"""Records of the journal as Arrow tables.
 
 A row costs one step of the interpreter to find where it begins, and slices for its names, body and headers; all else is
 done for all rows of an event at once: 2.4 us a row, where tuples and dictionaries take 8.3.  Then the rows are put back
 into the order of their `seq`.
-
-One difference to `Segment`: a record with two headers of the same name, which no writer of ours writes, keeps both.
 """
 
 from __future__ import annotations

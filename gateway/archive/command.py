@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.config import units
+from gateway.config.units import SHORTEST_INTERVAL, duration_like, parse_size
 
 from .errors import ArchiveError
 
@@ -27,20 +27,13 @@ if TYPE_CHECKING:
     from .gateway_archiver import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
-_LIKE = "60s, 5m, 48h or 90d"
-
-
-def _duration(text: str) -> float:
-    return units.parse_duration(text, _LIKE)
-
-
-def _interval(text: str) -> float:
-    return units.parse_interval(text, _LIKE)
+_DURATION = duration_like("60s, 5m, 48h or 90d")
+_INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
 
 
 def _size(text: str) -> int:
     try:
-        return units.parse_size(text)
+        return parse_size(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -49,14 +42,11 @@ def _size(text: str) -> int:
 @click.option("--journal", metavar="DIR", help="Folder of the journal; else the setting `journal`.")
 @click.option("--archive", "target", metavar="DIR", help="Folder of the archive; else the setting `archive`.")
 @click.option("--once", is_flag=True, help="Archive all segments that are complete, however young, and end.")
-@click.option(
-    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Pause between two looks."
-)
+@click.option("--interval", type=_INTERVAL, default="2s", show_default=True, help="Pause between two looks.")
 @click.option(
     "--roll",
-    type=_duration,
+    type=_DURATION,
     default="60s",
-    metavar="DURATION",
     show_default=True,
     help="How long a row waits at most for others, to share a file.",
 )
@@ -70,15 +60,12 @@ def _size(text: str) -> int:
 )
 @click.option(
     "--raw-retention",
-    type=_duration,
+    type=_DURATION,
     default="48h",
-    metavar="DURATION",
     show_default=True,
     help="How long a raw file stays after `gateway pipeline compact` has put it into the history.",
 )
-@click.option(
-    "--history-retention", type=_duration, metavar="DURATION", help="How long an hour of history stays; else for ever."
-)
+@click.option("--history-retention", type=_DURATION, help="How long an hour of history stays; else for ever.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each file, on standard output.")
 def archive(
     journal: str | None,
@@ -162,19 +149,16 @@ def _place(name: str, option: str | None) -> str:
 def _stopping() -> Iterator[threading.Event]:
     """An event that the first SIGTERM or Ctrl-C sets; the second signal has its usual effect."""
     event = threading.Event()
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-
-    def restore() -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
     def stop(number: int, frame: FrameType | None) -> None:
         restore()
         event.set()
 
-    handler: Callable[[int, FrameType | None], None] = stop
-    for each in before:
-        signal.signal(each, handler)
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield event
     finally:

@@ -46,9 +46,11 @@ class Address:
         if self.path or self.host == "localhost":
             return True
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            address = ipaddress.ip_address(self.host)
         except ValueError:
             return False
+        mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1, a v4 peer on a v6 socket
+        return (mapped or address).is_loopback
 
     def __str__(self) -> str:
         if self.path or self.name:

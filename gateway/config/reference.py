@@ -1,9 +1,4 @@
-"""Reference of the settings: the page docs/settings.md, and the lists of `gateway check-config`.
-
-    python -m gateway.config.reference > docs/settings.md
-
-All of it comes from the class in `gateway/config/settings.py`; a test compares the committed page with it.
-"""
+"""Reference of the settings: the lists of `gateway check-config`; all of it comes from `gateway/config/settings.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import ast
 import inspect
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
@@ -23,7 +17,6 @@ from pydantic.fields import FieldInfo
 
 from gateway.config.errors import variable
 from gateway.config.journal import JournalSettings, ObserveSettings
-from gateway.config.kinds import KIB, MIB
 from gateway.config.security import SecuritySettings
 from gateway.config.settings import LISTENERS, Address, Settings
 
@@ -32,32 +25,6 @@ SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret va
 HIDDEN = "(hidden)"
 
 TABLES = ("policy", "rule")  # the settings that are tables of the file, not lines or variables
-
-HEAD = """\
-# Settings
-
-Written by `make docs` from `gateway/config/settings.py`; change them there.
-
-The value of a setting comes from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml`
-in the working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable
-and an array in the file. Bytes may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file are
-relative to its folder, those in variables to the working directory. An unknown name, or a wrong value, ends the start
-with one sentence that says where it stands.
-Settings of single destinations stand at the end of the file, in `[[policy]]` and `[[rule]]` tables: see
-[policies](policies.md) and [rules](rules.md).
-
-    gateway check-config          # the settings in force, and the source of each value
-    gateway check-config --bind   # and whether the ports are free
-    gateway check-config --list   # all names
-
-| Setting | Default | Allowed | Meaning |
-| --- | --- | --- | --- |
-"""
-
-
-def page() -> str:
-    """The reference page, in Markdown."""
-    return HEAD + "".join(_row(name, field) for name, field in _fields())
 
 
 @cache
@@ -73,7 +40,7 @@ def descriptions() -> dict[str, str]:
     return found
 
 
-def _fields() -> list[tuple[str, FieldInfo]]:
+def fields() -> list[tuple[str, FieldInfo]]:
     """All settings in the order of the page: addresses first, tables last."""
     later = (
         JournalSettings.model_fields.keys() | SecuritySettings.model_fields.keys() | ObserveSettings.model_fields.keys()
@@ -83,18 +50,18 @@ def _fields() -> list[tuple[str, FieldInfo]]:
 
 def listed() -> Iterator[str]:
     """A line for each setting: name, variable, default."""
-    for name, field in _fields():
+    for name, field in fields():
         where = f"[[{name}]] in the file" if name in TABLES else variable(name)
-        yield f"{name:25} {where:32} {_toml(field.default)}"
+        yield f"{name:25} {where:32} {toml(field.default)}"
 
 
 def in_force(settings: Settings) -> Iterator[str]:
     """All settings as `gateway.toml` has them, with their sources; secrets are hidden."""
-    for name, _ in _fields():
+    for name, _ in fields():
         value = _shown(name, settings)
         if name in TABLES and value:
             continue
-        text = _toml(value)
+        text = toml(value)
         line = f"{name} = {text}"
         # TOML has no null: a setting without a value is a comment.
         yield f"{'# ' if value is None else ''}{line:48} # {_source(name, settings)}"
@@ -107,7 +74,7 @@ def in_force(settings: Settings) -> Iterator[str]:
 
 def rows(settings: Settings) -> Iterator[dict[str, object]]:
     """All settings but the tables: name, value, source, default and description; secrets are hidden."""
-    for name, field in _fields():
+    for name, field in fields():
         if name in TABLES:
             continue
         yield {
@@ -145,42 +112,13 @@ def _admins(settings: Settings) -> str:
 def _table(kind: str, values: Mapping[str, object], settings: Settings) -> Iterator[str]:
     yield ""
     yield f"{f'[[{kind}]]':48} # {_source(kind, settings)}"
-    yield from (f"{key} = {_toml(value)}" for key, value in values.items())
+    yield from (f"{key} = {toml(value)}" for key, value in values.items())
 
 
 def _source(name: str, settings: Settings) -> str:
     if variable(name) in os.environ:
         return variable(name)
     return "file" if name in settings.model_fields_set else "default"
-
-
-def _row(name: str, field: FieldInfo) -> str:
-    text = descriptions()[name].replace("|", "\\|")
-    where = "in the file" if name in TABLES else f"`{variable(name)}`"
-    return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
-
-
-def _default(field: FieldInfo) -> str:
-    value = field.default
-    if value is None or value in ("", [], ()):
-        return "none"
-    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
-        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
-        return f"`{value}` ({size})"
-    return f"`{_toml(value)}`"
-
-
-def _allowed(field: FieldInfo) -> str:
-    """The bounds of a setting, in words."""
-    bounds: dict[str, Any] = {}
-    for constraint in field.metadata:
-        for key in ("ge", "gt", "le", "pattern"):
-            if getattr(constraint, key, None) is not None:
-                bounds[key] = getattr(constraint, key)
-    if "pattern" in bounds:
-        return f"`{bounds['pattern']}`".replace("|", "\\|")
-    least = f"{bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
-    return f"{least} to {bounds['le']}" if least else ""
 
 
 def _shown(name: str, settings: Settings) -> Any:
@@ -200,11 +138,7 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
-def _toml(value: object) -> str:
+def toml(value: object) -> str:
     """A value as TOML writes it.  JSON's strings, numbers and arrays are valid TOML, except for one character."""
     shown = value.value if isinstance(value, Enum) else value
     return json.dumps(shown, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

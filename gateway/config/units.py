@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
@@ -14,7 +15,7 @@ _BYTES: dict[str, int] = {"": 1, "b": 1} | {
 _SIZE = re.compile(r"(-?[0-9][0-9_]*)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
-_SHORTEST = 0.1
+SHORTEST_INTERVAL = 0.1  # seconds between two rounds of work
 
 
 def parse_size(text: str) -> int:
@@ -28,17 +29,16 @@ def parse_size(text: str) -> int:
     return int(found[1]) * unit
 
 
-def parse_duration(text: str, examples: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")
-    return float(found[1]) * _SECONDS[found[2]]
+def duration_like(examples: str, least: float = 0.0) -> Callable[[str], float]:
+    """The type of an option in seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
 
+    def duration(text: str) -> float:  # the help shows this name
+        found = _DURATION.fullmatch(text.strip().lower())
+        if found is None:
+            raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")
+        seconds = float(found[1]) * _SECONDS[found[2]]
+        if seconds < least:
+            raise click.BadParameter(f"{text[:80]!r} is too short; it must be {least:g}s or longer")
+        return seconds
 
-def parse_interval(text: str, examples: str) -> float:
-    """Seconds between two rounds of work.  Raises click.BadParameter: the text is no duration, or a very short one."""
-    seconds = parse_duration(text, examples)
-    if seconds < _SHORTEST:
-        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
-    return seconds
+    return duration

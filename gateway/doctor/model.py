@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -81,10 +80,7 @@ class Target:
     @property
     def is_loopback(self) -> bool:
         """True if only this machine can reach it."""
-        try:
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return Address(self.host, self.port).is_loopback
 
     def __str__(self) -> str:
         return f"{_SCHEMES[self.kind, self.tls]}://{self.authority}{self.path}"

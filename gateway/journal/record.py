@@ -31,9 +31,8 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import BinaryIO, NamedTuple
 
 from . import schema
@@ -63,14 +62,7 @@ _NAMES = frozenset(("transport", "peer", "principal", "session", "subscription",
 _ESCAPE = "\x01" + "1"
 _NUL = "\x01" + "0"
 
-# Most names that a reader caches; each takes about 300 bytes.
-_MOST_NAMES = 16 * 1024
-
-Row = tuple[object, ...]  # The values of `schema.COLUMNS`, in that order.  `ts` is an int: microseconds since 1970.
-
-
 Names = tuple[str | None, ...]
-_ReadNames = Callable[[bytes], Names]
 
 
 class RecordError(Exception):
@@ -92,59 +84,17 @@ class RecordFacts(NamedTuple):
 class Layout:
     """The layout of one event's rows.  `numbers`, `names`, `payload`: its columns, in the order of a row."""
 
-    __slots__ = (
-        *("_columns", "_has_message", "_nothing", "_read", "_row"),
-        *("code", "event", "names", "numbers", "pack", "payload", "rest"),
-    )
+    __slots__ = ("code", "event", "names", "numbers", "pack", "payload", "rest")
 
     def __init__(self, event: schema.Event) -> None:
         self.event = event.name
         self.code = event.code
-        self.numbers = numbers = [name for name in event.columns if name in NUMBERS]
-        self.names = names = [name for name in event.columns if name in _NAMES]
-        self.payload = payload = [name for name in event.columns if name not in NUMBERS and name not in _NAMES]
-        self._row = struct.Struct(_ROW + "".join([NUMBERS[name] for name in numbers]))
-        self._read = [_READERS[schema.COLUMNS[schema.INDEX[name]].type] for name in payload]
-        self._nothing = (None,) * len(payload)
-        self._has_message = "message_id" in numbers
-        self.pack = self._row.pack  # length, code, names_length, time and the numbers to bytes
-        self.rest = self._row.size - _LENGTH.size  # bytes that `length` counts beside names and payload
-        # The place of each column in the tuple that `unpack` builds.  Its first value is None, for missing columns.
-        # The id of a message is found before its number.
-        given = ["", *schema.OF_EVERY_ROW, "message_id" if self._has_message else "", *[""] * 4]
-        given += [*numbers, *names, *payload]
-        self._columns = itemgetter(*[given.index(each.name) if each.name in given else 0 for each in schema.COLUMNS])
-
-    def unpack(self, body: bytes, place: int, end: int, context: _Context) -> Row:
-        """The row at a place of a record's body.  Raises ValueError: the row is wrong."""
-        numbers = self._row.unpack_from(body, place)
-        message_id = f"{context.run}-{numbers[4]}" if self._has_message else None
-        ts = (numbers[3] + context.offset) // 1000
-        place += self._row.size
-        nbytes = body[place : place + numbers[2]]
-        place += numbers[2]
-        if min(numbers) < 0:
-            numbers = tuple([None if number < 0 else number for number in numbers])
-        names = context.known.get(nbytes) or context.names(nbytes)
-        if len(names) != len(self.names):
-            raise ValueError("names")
-        payload = self._nothing if place == end else self._read_payload(body, place, end)
-        row: Row = self._columns(
-            (None, context.gateway, context.epoch, context.seq, ts, self.event, message_id) + numbers + names + payload  # noqa: RUF005 - this is faster
-        )
-        return row
-
-    def _read_payload(self, body: bytes, place: int, end: int) -> tuple[object, ...]:
-        payload: list[object] = []
-        for read in self._read:
-            if place == end:
-                payload.append(None)
-                continue
-            nbytes, place = _read(body, place)
-            payload.append(None if nbytes is None else read(nbytes))
-        if place > end:
-            raise ValueError("payload")
-        return tuple(payload)
+        self.numbers = [name for name in event.columns if name in NUMBERS]
+        self.names = [name for name in event.columns if name in _NAMES]
+        self.payload = [name for name in event.columns if name not in NUMBERS and name not in _NAMES]
+        row = struct.Struct(_ROW + "".join([NUMBERS[name] for name in self.numbers]))
+        self.pack = row.pack  # length, code, names_length, time and the numbers to bytes
+        self.rest = row.size - _LENGTH.size  # bytes that `length` counts beside names and payload
 
 
 def _read(body: bytes, place: int) -> tuple[bytes | None, int]:
@@ -161,18 +111,6 @@ def texts_in(data: bytes) -> list[str]:
     if b"\x01" in data:
         texts = [text.replace(_NUL, "\0").replace(_ESCAPE, "\x01") for text in texts]
     return texts
-
-
-def _read_headers(data: bytes) -> dict[str, str]:
-    each = iter(texts_in(data))
-    return dict(zip(each, each, strict=False))
-
-
-_READERS: Mapping[str, Callable[[bytes], object]] = {
-    schema.STRING: bytes.decode,
-    schema.MAP: _read_headers,
-    schema.BINARY: bytes,
-}
 
 
 # writing
@@ -283,60 +221,6 @@ def names_in(data: bytes) -> Names:
     if place > len(data):
         raise ValueError("names")
     return tuple(found)
-
-
-class RowDecoder:
-    """Bodies of records to rows.  `unknown`: number of skipped rows of a newer gateway."""
-
-    def __init__(self) -> None:
-        self.unknown = 0
-        self._known: dict[bytes, Names] = {}
-
-    def rows(self, body: bytes) -> list[Row]:
-        """The rows of a record.  Raises RecordError: the record has another version, or wrong rows."""
-        with making_sense(body):
-            return self._rows(body)
-
-    def _rows(self, body: bytes) -> list[Row]:
-        facts, first_seq, count, place = start_of(body)
-        context = _Context(facts, self._known, self._names)
-        rows: list[Row] = []
-        for seq in range(first_seq, first_seq + count):
-            (length,) = _LENGTH.unpack_from(body, place)
-            end = place + _LENGTH.size + length
-            if end > len(body) or not length:
-                raise ValueError("length")
-            layout = BY_CODE.get(body[place + _LENGTH.size])
-            if layout is None:
-                self.unknown += 1
-            else:
-                context.seq = seq
-                rows.append(layout.unpack(body, place, end, context))
-            place = end
-        if place != len(body):
-            raise ValueError("rows")
-        return rows
-
-    def _names(self, data: bytes) -> Names:
-        if len(self._known) >= _MOST_NAMES:
-            self._known.clear()
-        self._known[data] = names = names_in(data)
-        return names
-
-
-class _Context:
-    """The fields of a record that its rows need.
-
-    `known`: bytes -> names that were read before.  `names`: reads other names.
-    """
-
-    __slots__ = ("epoch", "gateway", "known", "names", "offset", "run", "seq")
-
-    def __init__(self, facts: RecordFacts, known: dict[bytes, Names], names: _ReadNames) -> None:
-        self.gateway, self.run, self.epoch, self.offset = facts
-        self.known = known
-        self.names = names
-        self.seq = 0
 
 
 LAYOUTS: Mapping[str, Layout] = {event.name: Layout(event) for event in schema.EVENTS}

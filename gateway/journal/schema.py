@@ -153,16 +153,3 @@ INDEX = {column.name: place for place, column in enumerate(COLUMNS)}  # the plac
 def ddl() -> str:
     """The schema for Spark, without the partitions."""
     return ", ".join([f"{each.name} {each.type}{'' if each.nullable else ' NOT NULL'}" for each in COLUMNS])
-
-
-def documentation() -> str:
-    """Both tables in Markdown: the columns, then the events."""
-    lines = ["| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {each.type} | {each.meaning} |" for each in (*COLUMNS, *PARTITIONS)]
-    lines += ["", "| event | when | columns beside " + _listed(OF_EVERY_ROW) + " |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {each.meaning} | {_listed(each.columns)} |" for each in EVENTS]
-    return "\n".join([*lines, ""])
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join([f"`{name}`" for name in names])

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from gateway.broker.model.destinations import QUEUE
 from gateway.broker.model.patterns import Pattern, has_wildcard
@@ -46,7 +45,7 @@ class Sums:
     oldest: int | None = None  # number of the oldest waiting message, apart from dead letters; None: no message waits
 
 
-class DestinationCollector(Collector):
+class DestinationMetrics:
     """Looks at destinations during a scrape.
 
     `dead_letters`: names of dead-letter queues beside those with the usual prefix.  `shown`: names and patterns of
@@ -65,7 +64,7 @@ class DestinationCollector(Collector):
         self._names: Iterator[str] = iter(())
         self._found: dict[str, None] = {}  # by patterns
 
-    def collect(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Metric]:
         self._look()
         last = self._last
         yield GaugeMetricFamily(

@@ -139,14 +139,14 @@ GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
 )
 
 
-class Metrics:
+class Metrics(Collector):
     """All metrics of one gateway, in a registry of their own.
 
     Args:
         held: the publishers that are held now.
         committer: writes to the store; None: without a store.
         journal: None: without a journal.
-        others: more collectors.
+        others: returns more metrics, at each scrape.
         disks: asked before each scrape; None: without disks.
     """
 
@@ -156,19 +156,29 @@ class Metrics:
         held: Sized,
         committer: Committer | None = None,
         journal: Journal | None = None,
-        others: Iterable[Collector] = (),
-        disks: DiskCollector | None = None,
+        others: Callable[[], Iterable[Metric]] = tuple,
+        disks: Disks | None = None,
     ) -> None:
+        self._broker = broker
+        self._held = held
+        self._committer = committer
+        self._journal = journal
+        self._others = others
         self._disks = disks
         self._registry = CollectorRegistry()
-        self._registry.register(BrokerCollector(broker, held))
-        if broker.storage is not None and committer is not None:
-            self._registry.register(StoreCollector(broker.storage, committer))
-        if journal is not None:
-            self._registry.register(JournalCollector(journal))
-        for each in (*others, *([disks] if disks is not None else [])):
-            self._registry.register(each)
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
+
+    def collect(self) -> Iterator[Metric]:
+        storage, committer = self._broker.storage, self._committer
+        yield from of_broker(self._broker, self._held)
+        if storage is not None and committer is not None:
+            yield from of_store(storage, committer)
+        if self._journal is not None:
+            yield from of_journal(self._journal)
+        yield from self._others()
+        if self._disks is not None:
+            yield from self._disks.metrics()
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """Ask the disks, then `render`."""
@@ -192,96 +202,77 @@ def labelled(
     return made
 
 
-class BrokerCollector(Collector):
+def of_broker(broker: Broker, held: Sized) -> Iterator[Metric]:
     """Reads the broker in one synchronous turn, so that the figures of a scrape agree."""
-
-    def __init__(self, broker: Broker, held: Sized) -> None:
-        self._broker = broker
-        self._held = held
-
-    def collect(self) -> Iterator[Metric]:
-        broker = self._broker
-        version = {"version": gateway.__version__, "python": platform.python_version()}
-        yield InfoMetricFamily("gateway_build", "Version of the gateway and of Python.", value=version)
-        for attribute, name, text in COUNTERS:
-            yield CounterMetricFamily(name, text, value=getattr(broker.counters, attribute))
-        for attribute, name, label, text in CAUSES:
-            yield labelled(CounterMetricFamily, name, text, label, getattr(broker.counters, attribute))
-        found = collections.Counter([session.transport for session in broker.sessions.values()])
-        connected = {transport: found[transport] for transport in TRANSPORTS}
-        yield labelled(
-            GaugeMetricFamily, "gateway_sessions_connected", "Sessions connected now.", "transport", connected
-        )
-        for name, text, value in GAUGES:
-            yield GaugeMetricFamily(name, text, value(broker))
-        yield GaugeMetricFamily(
-            "gateway_publishers_held",
-            "Publishers that are not read now: receiver, queue or memory full.",
-            len(self._held),
-        )
+    version = {"version": gateway.__version__, "python": platform.python_version()}
+    yield InfoMetricFamily("gateway_build", "Version of the gateway and of Python.", value=version)
+    for attribute, name, text in COUNTERS:
+        yield CounterMetricFamily(name, text, value=getattr(broker.counters, attribute))
+    for attribute, name, label, text in CAUSES:
+        yield labelled(CounterMetricFamily, name, text, label, getattr(broker.counters, attribute))
+    found = collections.Counter([session.transport for session in broker.sessions.values()])
+    connected = {transport: found[transport] for transport in TRANSPORTS}
+    yield labelled(GaugeMetricFamily, "gateway_sessions_connected", "Sessions connected now.", "transport", connected)
+    for name, text, value in GAUGES:
+        yield GaugeMetricFamily(name, text, value(broker))
+    yield GaugeMetricFamily(
+        "gateway_publishers_held",
+        "Publishers that are not read now: receiver, queue or memory full.",
+        len(held),
+    )
 
 
-class StoreCollector(Collector):
-    def __init__(self, storage: Storage, committer: Committer) -> None:
-        self._storage = storage
-        self._committer = committer
-
-    def collect(self) -> Iterator[Metric]:
-        storage, committer = self._storage, self._committer
-        yield GaugeMetricFamily(
-            "gateway_store_failed",
-            "1 while durable messages are refused: the store cannot be written, or its disk is nearly full; else 0.",
-            bool(storage.failure),
-        )
-        yield GaugeMetricFamily(
-            "gateway_store_pending_bytes",
-            "Memory of all changes that wait to be written; beyond a limit publishers are held back.",
-            storage.nbytes,
-        )
-        yield GaugeMetricFamily(
-            "gateway_messages_in_backlog",
-            "Messages that wait in the store alone; gateway_messages_waiting counts them, too.",
-            storage.in_backlog,
-        )
-        yield SummaryMetricFamily(
-            "gateway_store_commit_seconds", "Group commits and their duration.", committer.commits, committer.seconds
-        )
-        for name, text, value in (
-            ("gateway_store_messages_written", "Messages written to the store.", committer.rows),
-            ("gateway_store_failures", "Failed attempts to write to the store, or to read.", committer.failures),
-            (
-                "gateway_store_damaged_messages",
-                "Messages left out because their rows in the store are damaged.",
-                committer.damaged,
-            ),
-        ):
-            yield CounterMetricFamily(name, text, value)
+def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "gateway_store_failed",
+        "1 while durable messages are refused: the store cannot be written, or its disk is nearly full; else 0.",
+        bool(storage.failure),
+    )
+    yield GaugeMetricFamily(
+        "gateway_store_pending_bytes",
+        "Memory of all changes that wait to be written; beyond a limit publishers are held back.",
+        storage.nbytes,
+    )
+    yield GaugeMetricFamily(
+        "gateway_messages_in_backlog",
+        "Messages that wait in the store alone; gateway_messages_waiting counts them, too.",
+        storage.in_backlog,
+    )
+    yield SummaryMetricFamily(
+        "gateway_store_commit_seconds", "Group commits and their duration.", committer.commits, committer.seconds
+    )
+    for name, text, value in (
+        ("gateway_store_messages_written", "Messages written to the store.", committer.rows),
+        ("gateway_store_failures", "Failed attempts to write to the store, or to read.", committer.failures),
+        (
+            "gateway_store_damaged_messages",
+            "Messages left out because their rows in the store are damaged.",
+            committer.damaged,
+        ),
+    ):
+        yield CounterMetricFamily(name, text, value)
 
 
-class JournalCollector(Collector):
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def collect(self) -> Iterator[Metric]:
-        journal, worker = self._journal, self._journal.worker
-        yield GaugeMetricFamily(
-            "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)
-        )
-        yield GaugeMetricFamily(
-            "gateway_journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.queued
-        )
-        yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
-        yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
-        yield CounterMetricFamily(
-            "gateway_journal_rows_dropped", "Rows dropped because too many waited to be written.", journal.rows_dropped
-        )
+def of_journal(journal: Journal) -> Iterator[Metric]:
+    worker = journal.worker
+    yield GaugeMetricFamily(
+        "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)
+    )
+    yield GaugeMetricFamily(
+        "gateway_journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.queued
+    )
+    yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
+    yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
+    yield CounterMetricFamily(
+        "gateway_journal_rows_dropped", "Rows dropped because too many waited to be written.", journal.rows_dropped
+    )
 
 
 # A network disk may take long to answer: a thread asks the disks before a scrape, for so many seconds at most.
 LONGEST_LOOK = 1.0
 
 
-class DiskCollector(Collector):
+class Disks:
     """Free space of the disks that the gateway writes to.
 
     `folders`: kind of files -> their folder; the kinds become a label.
@@ -305,7 +296,7 @@ class DiskCollector(Collector):
             with suppress(OSError):  # store or journal reports it
                 self._found[name] = os.statvfs(folder)
 
-    def collect(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Metric]:
         free = GaugeMetricFamily("gateway_disk_free_bytes", "Free space of the disk.", labels=["place"])
         size = GaugeMetricFamily("gateway_disk_size_bytes", "Size of the disk.", labels=["place"])
         for name, disk in list(self._found.items()):
@@ -314,69 +305,52 @@ class DiskCollector(Collector):
         yield from (free, size)
 
 
-class HealthCollector(Collector):
+def of_health(
+    not_ready: str | None, complaints: Sized, certificate_ends: float | None, functions_failed: int | None
+) -> Iterator[Metric]:
     """Health of the gateway.
 
     Args:
         not_ready: the reason why clients must not be sent here; None: they may.
         complaints: faults that do not keep clients away.
         certificate_ends: seconds since the epoch; None: there is no certificate.
-        functions_failed: of the operator's functions; None: there are none.
+        functions_failed: requests that the operator's functions failed at; None: there are no functions.
     """
-
-    def __init__(
-        self,
-        not_ready: Callable[[], str | None],
-        complaints: Callable[[], Mapping[str, str]],
-        certificate_ends: Callable[[], float] | None = None,
-        functions_failed: Callable[[], int] | None = None,
-    ) -> None:
-        self._not_ready = not_ready
-        self._complaints = complaints
-        self._certificate_ends = certificate_ends
-        self._functions_failed = functions_failed
-
-    def collect(self) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not not_ready
+    )
+    yield GaugeMetricFamily(
+        "gateway_complaints", "Faults that do not keep clients away; /readyz names them.", len(complaints)
+    )
+    if certificate_ends is not None:
         yield GaugeMetricFamily(
-            "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not self._not_ready()
+            "gateway_certificate_expiry_timestamp_seconds",
+            "End of the certificate of the TLS listeners.",
+            certificate_ends,
         )
-        yield GaugeMetricFamily(
-            "gateway_complaints", "Faults that do not keep clients away; /readyz names them.", len(self._complaints())
+    if functions_failed is not None:
+        yield CounterMetricFamily(
+            "gateway_handler_failures",
+            "Requests that a function of the setting handlers failed at, refused, or took too long for.",
+            functions_failed,
         )
-        if self._certificate_ends is not None:
-            yield GaugeMetricFamily(
-                "gateway_certificate_expiry_timestamp_seconds",
-                "End of the certificate of the TLS listeners.",
-                self._certificate_ends(),
-            )
-        if self._functions_failed is not None:
-            yield CounterMetricFamily(
-                "gateway_handler_failures",
-                "Requests that a function of the setting handlers failed at, refused, or took too long for.",
-                self._functions_failed(),
-            )
 
 
-class SpanCollector(Collector):
-    def __init__(self, spans: Spans) -> None:
-        self._spans = spans
-
-    def collect(self) -> Iterator[Metric]:
-        spans = self._spans
-        for name, text, value in (
-            ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
-            (
-                "gateway_spans_dropped",
-                "Spans dropped because too many waited, or because the collector did not take them.",
-                spans.dropped,
-            ),
-            ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
-        ):
-            yield CounterMetricFamily(name, text, value)
-        yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
-        yield GaugeMetricFamily(
-            "gateway_spans_failed", "1 while the collector of traces takes nothing; else 0.", bool(spans.failure)
-        )
+def of_spans(spans: Spans) -> Iterator[Metric]:
+    for name, text, value in (
+        ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
+        (
+            "gateway_spans_dropped",
+            "Spans dropped because too many waited, or because the collector did not take them.",
+            spans.dropped,
+        ),
+        ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
+    ):
+        yield CounterMetricFamily(name, text, value)
+    yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
+    yield GaugeMetricFamily(
+        "gateway_spans_failed", "1 while the collector of traces takes nothing; else 0.", bool(spans.failure)
+    )
 
 
 _STEP = 2
@@ -386,20 +360,11 @@ QUEUE = "gateway_queue_seconds", "Time from the SEND to the first delivery."
 ACK = "gateway_ack_seconds", "Time from the delivery to its ACK."
 
 
-class TimingCollector(Collector):
-    """Reads the histograms.
-
-    `sources`: name and help, and a function that returns the histogram; None: it is not shown.
-    """
-
-    def __init__(self, *sources: tuple[tuple[str, str], Callable[[], Histogram | None]]) -> None:
-        self._sources = sources
-
-    def collect(self) -> Iterator[Metric]:
-        for (name, text), find in self._sources:
-            found = find()
-            if found is not None:
-                yield HistogramMetricFamily(name, text, buckets=buckets(found), sum_value=found.total / 1e6)
+def of_timings(*found: tuple[tuple[str, str], Histogram | None]) -> Iterator[Metric]:
+    """Histograms, each with its name and help; None: it is not shown."""
+    for (name, text), histogram in found:
+        if histogram is not None:
+            yield HistogramMetricFamily(name, text, buckets=buckets(histogram), sum_value=histogram.total / 1e6)
 
 
 def buckets(histogram: Histogram) -> list[tuple[str, float]]:
@@ -413,58 +378,35 @@ def buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return [*found, ("+Inf", sum(histogram.counts))]
 
 
-Family = CounterMetricFamily | GaugeMetricFamily
-
-
-class OverloadCollector(Collector):
-    """Reads the counts of the transports."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        blocked: BlockedPublishers,
-        limits: ConnectionLimits,
-        guard: MemoryGuard,
-        fair_gates: FairGates,
-    ) -> None:
-        self._broker = broker
-        self._blocked = blocked
-        self._limits = limits
-        self._guard = guard
-        self._fair_gates = fair_gates
-
-    def collect(self) -> Iterator[Metric]:
-        for family, name, text, label, values in self._by_label():
-            yield labelled(family, name, text, label, values)
-        for name, text, value in self._gauges():
-            yield GaugeMetricFamily(name, text, value)
-        text = "Sessions ended because memory was full and they cost most."
-        yield CounterMetricFamily("gateway_memory_closed", text, self._guard.closed)
-
-    def _by_label(self) -> Iterator[tuple[type[Family], str, str, str, Mapping[str, int]]]:
-        """Kind, name, help, label, and the number by the label's value."""
-        limits, blocked, slow = self._limits, self._blocked, self._broker.context.slow_consumers
-        text = "Connections refused, or closed, by a limit."
-        yield CounterMetricFamily, "gateway_connections_over_limit", text, "limit", limits.refusals
-        text = "Sessions that are not read now."
-        yield GaugeMetricFamily, "gateway_sessions_held", text, "reason", blocked.by_reason()
-        text = "Connections that wait for their turn to be read: senders of much data, and new connections."
-        yield GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", self._fair_gates.waiting
-        text = "Times a session was not read for a while."
-        yield CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals
-        text = "Sessions ended because the client did not read, by the limit of its outbox."
-        yield CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", slow.by_limit
-
-    def _gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Name, help and value."""
-        limits, guard, memory = self._limits, self._guard, self._broker.memory
-        yield "gateway_connections_open", "Connections, with or without a login.", limits.connections
-        yield "gateway_handshakes", "Connections that have not logged in yet.", limits.handshakes
-        yield "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", memory.partial
-        text = "1 while publishers are held back because memory is short; else 0."
-        yield "gateway_memory_short", text, memory.pressed
-        text = "1 while memory is full, and new clients are sent away; else 0."
-        yield "gateway_memory_full", text, bool(guard.reason)
-        yield "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
-        text = "Memory of the process at the last look; 0: the memory guard is off."
-        yield "gateway_memory_resident_bytes", text, guard.resident
+def of_overload(
+    broker: Broker, blocked: BlockedPublishers, limits: ConnectionLimits, guard: MemoryGuard, fair_gates: FairGates
+) -> Iterator[Metric]:
+    """The counts of the transports."""
+    text = "Connections refused, or closed, by a limit."
+    yield labelled(CounterMetricFamily, "gateway_connections_over_limit", text, "limit", limits.refusals)
+    text = "Sessions that are not read now."
+    yield labelled(GaugeMetricFamily, "gateway_sessions_held", text, "reason", blocked.by_reason())
+    text = "Connections that wait for their turn to be read: senders of much data, and new connections."
+    yield labelled(GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", fair_gates.waiting)
+    text = "Times a session was not read for a while."
+    yield labelled(CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals)
+    text = "Sessions ended because the client did not read, by the limit of its outbox."
+    yield labelled(
+        CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", broker.context.slow_consumers.by_limit
+    )
+    yield GaugeMetricFamily("gateway_connections_open", "Connections, with or without a login.", limits.connections)
+    yield GaugeMetricFamily("gateway_handshakes", "Connections that have not logged in yet.", limits.handshakes)
+    yield GaugeMetricFamily(
+        "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", broker.memory.partial
+    )
+    text = "1 while publishers are held back because memory is short; else 0."
+    yield GaugeMetricFamily("gateway_memory_short", text, broker.memory.pressed)
+    text = "1 while memory is full, and new clients are sent away; else 0."
+    yield GaugeMetricFamily("gateway_memory_full", text, bool(guard.reason))
+    yield GaugeMetricFamily(
+        "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
+    )
+    text = "Memory of the process at the last look; 0: the memory guard is off."
+    yield GaugeMetricFamily("gateway_memory_resident_bytes", text, guard.resident)
+    text = "Sessions ended because memory was full and they cost most."
+    yield CounterMetricFamily("gateway_memory_closed", text, guard.closed)

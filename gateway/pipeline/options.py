@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import click
 
-from gateway.config import units
+from gateway.config.units import SHORTEST_INTERVAL, duration_like
 
 from .jobs import JOBS
 
@@ -46,16 +46,6 @@ class SparkOptions:
     conf: Sequence[tuple[str, str]]
 
 
-def duration(text: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a plain number.  `click.BadParameter`: the text is no duration."""
-    return units.parse_duration(text, _LIKE)
-
-
-def interval(text: str) -> float:
-    """Seconds from one look to the next.  `click.BadParameter`: the text is no duration, or too short."""
-    return units.parse_interval(text, _LIKE)
-
-
 def name_and_value(text: str) -> tuple[str, str]:
     """`spark.name=value`.  `click.BadParameter`: the text is no setting of Spark."""
     name, equals, value = text.partition("=")
@@ -70,8 +60,7 @@ tables = click.option("--tables", metavar="DIR", help="Folder of the tables; els
 as_json = click.option("--json", "as_json", is_flag=True, help="Lines of JSON on standard output.")
 stuck_after = click.option(
     "--stuck-after",
-    type=duration,
-    metavar="DURATION",
+    type=duration_like(_LIKE),
     default="60s",
     show_default=True,
     help="A consumer with an older unacknowledged message is slow or stuck.",
@@ -99,8 +88,7 @@ _JOB = (
     click.option("--once", is_flag=True, help="End when all files of the archive have been read."),
     click.option(
         "--interval",
-        type=interval,
-        metavar="DURATION",
+        type=duration_like(_LIKE, SHORTEST_INTERVAL),
         default="10s",
         show_default=True,
         help="Pause from one look to the next.",

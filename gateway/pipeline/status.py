@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from gateway.journal import segments
 from . import paths, tables
 from .jobs import JOBS, Job
 from .streaming import checkpoints, file_log
+from .streaming.progress import iso
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -145,9 +146,9 @@ def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
         job.name,
         batch,
         summary.rows,
-        _iso(summary.newest),
+        None if summary.newest is None else iso(summary.newest),
         None if summary.newest is None else round((summary.written - summary.newest) / 1e6, 1),
-        _iso(summary.written) if files else None,
+        iso(summary.written) if files else None,
         None if raw is None else len(raw.keys() - set(file_log.done_by(checkpoint, batch))),
         len(files),
         checkpoints.failure(into, job.name),
@@ -187,12 +188,6 @@ def _job_line(job: JobStatus) -> str:
         parts.append(f"without the rows of {job.missing:,} files, which were deleted before the job read them")
     failed = f"; failed at {job.failure.get('at')}: {job.failure.get('reason')}" if job.failure else ""
     return f"{job.job:<12} {', '.join(parts)}{failed}"
-
-
-def _iso(microseconds: int | None) -> str | None:
-    if microseconds is None:
-        return None
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _size(size: int) -> str:

@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -72,11 +73,13 @@ class Bridge:
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert self._token is not None, "a server calls after startup.complete only"
+        assert self._nursery is not None
         done: asyncio.Future[None] = self._loop.create_future()
         scope_of_call = trio.CancelScope()
         self._open_calls.add(done)
         try:
-            self._token.run_sync_soon(self._start_call, scope_of_call, done, scope, receive, send)
+            call = (self._run_call, scope_of_call, done, scope, receive, send)
+            self._token.run_sync_soon(self._nursery.start_soon, *call)
             await _to_the_end(done, lambda: self._in_trio(scope_of_call.cancel))
         finally:
             self._open_calls.discard(done)
@@ -115,36 +118,20 @@ class Bridge:
         async with trio.open_nursery() as self._nursery:
             if self._given_up:
                 self._nursery.cancel_scope.cancel()
-            await self._app(scope, self._receiver(receive), hold_back_last)
+            await self._app(scope, partial(self._in_asyncio, receive), hold_back_last)
             self._nursery.cancel_scope.cancel()
-
-    def _start_call(
-        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        assert self._nursery is not None
-        self._nursery.start_soon(self._run_call, cancel_scope, done, scope, receive, send)
 
     async def _run_call(
         self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async def send_out(message: Message) -> None:
-            await self._in_asyncio(send, message)
-
         result: outcome.Outcome[None] = outcome.Value(None)
         try:
             with cancel_scope:
-                await self._app(scope, self._receiver(receive), send_out)
+                await self._app(scope, partial(self._in_asyncio, receive), partial(self._in_asyncio, send))
         except Exception as error:  # noqa: BLE001 - it belongs to the server, which logs it
             result = outcome.Error(error)
         finally:
             self._loop.call_soon_threadsafe(_settle, done, result)
-
-    def _receiver(self, receive: Receive) -> Receive:
-        async def receive_from_outside() -> Message:
-            message: Message = await self._in_asyncio(receive)
-            return message
-
-        return receive_from_outside
 
     async def _in_asyncio(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Await `function(*args)` on the asyncio loop."""

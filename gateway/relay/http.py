@@ -51,25 +51,21 @@ _OF_ROUTES = (
 )
 
 
-class RelayMetrics:
+class RelayMetrics(Collector):
     """Metrics of all directions and of the process, read at each scrape."""
 
     def __init__(self, every: Sequence[RelayStatus]) -> None:
+        self._every = [
+            ([str(number), each.ends["source"], each.ends["target"]], each) for number, each in enumerate(every, 1)
+        ]
         self._registry = CollectorRegistry()
-        self._registry.register(_Directions(every))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format of an Accept header."""
         encode, media_type = choose_encoder(accept)
         return encode(self._registry), media_type
-
-
-class _Directions(Collector):
-    def __init__(self, every: Sequence[RelayStatus]) -> None:
-        self._every = [
-            ([str(number), each.ends["source"], each.ends["target"]], each) for number, each in enumerate(every, 1)
-        ]
 
     def collect(self) -> Iterator[Metric]:
         for attribute, name, text in _OF_ROUTES:

@@ -249,7 +249,9 @@ async def open_gateway(
                 gateway = Gateway(settings, server, addresses, functions, kept.journal, reading)
                 gateway.certificates = certificates
                 gateway.tracing = kept.tracing
-                users = SessionReviewer(authenticator, server) if isinstance(authenticator, Reloadable) else None
+                users: Reloadable | None = None
+                if isinstance(authenticator, Reloadable):
+                    users = SessionReviewer(authenticator.name, authenticator.reload, server)
                 changing = (certificates, users, rules, gateway.in_force)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
                 accepting = [

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import structlog
-
 from gateway.config.address import Address
 from gateway.config.errors import StartError, unusable, wrong
 from gateway.config.settings import Settings
@@ -32,8 +30,6 @@ from gateway.transports import (
 
 if TYPE_CHECKING:
     from gateway.transports.wire.certificates import TlsCertificates
-
-log = structlog.get_logger("gateway")
 
 _TLS = ("tcp_tls", "websocket_tls")
 KINDS = ("tcp", "websocket", *_TLS)

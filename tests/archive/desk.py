@@ -10,22 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import history, layout
 from gateway.archive.archiver import Archiver
 from gateway.archive.gateway_archiver import ArchivedFile, ArchiverOptions
-from gateway.journal import Journal, Segment, found, schema
+from gateway.journal import Journal, found, schema
 from tests.journal.desk import START, Clock
+from tests.journal.reading import Row, Segment, rows_in
 
 NAMES = [each.name for each in schema.COLUMNS]
 BEGIN = START / 1e6  # seconds since 1970, when a journal begins: 2023-11-14 22:13:20
 HOUR = int(BEGIN // 3600)  # its number
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
-
-Row = tuple[object, ...]
 
 
 class Writer:
@@ -150,14 +148,8 @@ def rows_of(paths: Iterable[Path]) -> list[Row]:
         # A file object: a path with `date=` in it would add columns.
         with path.open("rb") as file:
             table = pq.read_table(file)
-        columns = [table[name].cast(pa.int64()) if name == "ts" else table[name] for name in NAMES]
-        lists: list[list[Any]] = [[_plain(value) for value in column.to_pylist()] for column in columns]
-        rows += zip(*lists, strict=True)
+        rows += rows_in(table.select(NAMES))
     return rows
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, list) else value
 
 
 def archive_rows(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Row]:

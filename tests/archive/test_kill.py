@@ -15,7 +15,8 @@ from gateway.archive.compact import compact
 from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
-from tests.archive.desk import LATER, Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
+from tests.archive.desk import LATER, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
+from tests.journal.reading import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

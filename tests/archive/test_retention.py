@@ -12,7 +12,8 @@ from gateway.archive import layout
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact, lock_of
 from gateway.archive.retention import expire_history, expire_raw
-from tests.archive.desk import BEGIN, HOUR, Row, Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.archive.desk import BEGIN, HOUR, Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.journal.reading import Row
 
 
 class Desk:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from gateway.config.settings import load
-from gateway.journal import Journal, Segment, found
+from gateway.journal import Journal, found
 from gateway.runtime.gateway import Gateway
 from gateway.stores import SQLiteStore
+from tests.journal.reading import Segment
 
 from ..runtime.test_gateway import running
 from ..transports.peers import Peer, Received, dial

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.journal import Journal, Segment, found, schema
+from gateway.journal import Journal, found, schema
+from tests.journal.reading import Segment
 
 START = 1_700_000_000_000_000
 """Microseconds since 1970, when the clock says nothing but `EARLIER`."""

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.journal import RecordError, Segment, found, schema
+from gateway.archive.columns import table_of
+from gateway.journal import RecordError, schema
 from gateway.journal.record import (
     LAYOUTS,
     RecordFacts,
-    RowDecoder,
     bodies,
-    counted,
     headers_of,
-    length_of,
     record,
     string,
     strings,
 )
-from tests.journal.desk import GATEWAY, opened
+from tests.journal.reading import Row, rows_in
 
 FACTS = RecordFacts("g1", "r", 1_700_000_000_000_000, 999)
 TEXTS = st.text(max_size=20)
@@ -31,6 +27,10 @@ TEXTS = st.text(max_size=20)
 
 def body_of(*rows: bytes, first_seq: int = 1, facts: RecordFacts = FACTS) -> bytes:
     return b"".join(record(facts, first_seq, len(rows), rows))[8:]
+
+
+def rows_of(body: bytes) -> list[Row]:
+    return rows_in(table_of(body)[0])
 
 
 def connected(names: bytes = b"", behind: bytes = b"", code: int = 14) -> bytes:
@@ -45,7 +45,7 @@ def headers_in(block: bytes) -> object:
     layout = LAYOUTS["dead_lettered"]
     names, payload = string("/queue/a"), string("expired") + block
     row = layout.pack(layout.rest + len(names) + len(payload), 7, len(names), 1, 1, 0, 0, 0) + names + payload
-    return RowDecoder().rows(body_of(row))[0][schema.INDEX["headers"]]
+    return rows_of(body_of(row))[0][schema.INDEX["headers"]]
 
 
 class TestHeaders:
@@ -85,10 +85,8 @@ class TestFile:
 
 class TestRows:
     def test_facts(self) -> None:
-        decoder = RowDecoder()
-        rows = decoder.rows(body_of(connected(), connected(), first_seq=7))
+        rows = rows_of(body_of(connected(), connected(), first_seq=7))
         assert [row[:5] for row in rows] == [("g1", 1_700_000_000_000_000, seq, 1, "connected") for seq in (7, 8)]
-        assert decoder.unknown == 0
 
 
 class TestOthers:
@@ -97,77 +95,22 @@ class TestOthers:
     def test_another_version(self) -> None:
         body = b"\2" + body_of(connected())[1:]
         with pytest.raises(RecordError, match="the record has version 2, and this gateway reads 1 only"):
-            RowDecoder().rows(body)
+            table_of(body)
 
     def test_an_unknown_event(self) -> None:
-        decoder = RowDecoder()
-        rows = decoder.rows(body_of(connected(), connected(code=99), connected()))
-        assert [row[2] for row in rows] == [1, 3]
-        assert decoder.unknown == 1
+        table, unknown = table_of(body_of(connected(), connected(code=99), connected()))
+        assert [row[2] for row in rows_in(table)] == [1, 3]
+        assert unknown == 1
 
     def test_more_columns(self) -> None:
-        first, second = RowDecoder().rows(body_of(connected(behind=string("more")), connected()))
+        first, second = rows_of(body_of(connected(behind=string("more")), connected()))
         assert first[5:] == second[5:]
 
     def test_fewer_columns(self) -> None:
         layout = LAYOUTS["disconnected"]
         names = strings("tcp", "here", "me", "s")
-        (row,) = RowDecoder().rows(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
+        (row,) = rows_of(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
         assert row[schema.INDEX["reason"]] is None
-
-
-DISCONNECTED = LAYOUTS["disconnected"]
-
-
-class TestNonsense:
-    """Rows that no version wrote, in a record whose CRC is right."""
-
-    @pytest.mark.parametrize(
-        "row",
-        [
-            connected()[:-1],
-            connected() + b"x",
-            connected(strings("tcp", "here", "me")),
-            connected(strings("tcp", "here", "me", "s", "more")),
-            connected(strings("tcp", "here", "me") + length_of(9) + b"s"),
-            connected(strings("tcp", "here", "me") + counted(b"\xff")),
-            length_of(0),
-            length_of(1) + bytes([14]),
-            DISCONNECTED.pack(DISCONNECTED.rest + 16 + 5, 15, 16, 1) + length_of(0) * 4 + length_of(2) + b"x",
-        ],
-    )
-    def test_is_an_error(self, row: bytes) -> None:
-        with pytest.raises(RecordError, match="its rows are not as version 1 has them"):
-            RowDecoder().rows(body_of(row))
-
-    def test_of_any_kind(self) -> None:
-        """Whatever byte is another one, there is a row, or the one error."""
-        body = body_of(connected(), connected())
-        for place in range(1, len(body)):
-            for octet in (0, 0x7F, 0xFF):
-                other = body[:place] + bytes([octet]) + body[place + 1 :]
-                with contextlib.suppress(RecordError):
-                    RowDecoder().rows(other)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A segment of three records, with one row each."""
-    journal = opened(tmp_path)
-    for number in range(3):
-        journal.record("error", journal.clock(), journal.names_of_session("tcp", "here"), reason=str(number))
-        journal.worker.step()
-        journal.clock.go(1)  # type: ignore[attr-defined]
-    journal.close()
-    (path,) = found(tmp_path / GATEWAY)
-    return path
-
-
-def test_rows(path: Path) -> None:
-    segment = Segment(path)
-    assert [row[2] for row in segment] == [1, 2, 3]
-    assert [len(rows) for rows in segment.records()] == [1, 1, 1]
-    assert (segment.size, segment.torn, segment.unknown) == (path.stat().st_size, 0, 0)
 
 
 def test_codes_never_change() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.journal import JournalError, Segment, Sync, found, segments
+from gateway.journal import JournalError, Sync, found, segments
 from gateway.journal.record import LAYOUTS, RecordFacts, strings
 from gateway.journal.segments import Mended, Segments, lock, order
 from tests.journal.desk import Fault
+from tests.journal.reading import Segment
 
 NAMES = strings("tcp", "here", "me", "s")
 ROW = LAYOUTS["connected"].pack(LAYOUTS["connected"].rest + len(NAMES), 14, len(NAMES), 1) + NAMES

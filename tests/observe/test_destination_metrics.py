@@ -10,7 +10,7 @@ from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Frame, Head
 from gateway.observe import destination_metrics as module
-from gateway.observe.destination_metrics import DestinationCollector
+from gateway.observe.destination_metrics import DestinationMetrics
 from tests.observe.everything import Carrier
 
 
@@ -24,10 +24,10 @@ def subscribe(broker: Broker, destination: str) -> None:
     session.handle(Frame(Head.of("SUBSCRIBE", {"id": "1", "destination": destination, "ack": "client"}), b""))
 
 
-def found(survey: DestinationCollector) -> dict[str, float]:
+def found(survey: DestinationMetrics) -> dict[str, float]:
     return {
         sample.name.removeprefix("gateway_") + "".join(sample.labels.values()): sample.value
-        for family in survey.collect()
+        for family in survey.metrics()
         for sample in family.samples
     }
 
@@ -37,7 +37,7 @@ class TestSums:
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/a", "/queue/b", "/queue/c", "/topic/t")
         subscribe(broker, "/queue/c")
-        assert found(DestinationCollector(broker)) == {
+        assert found(DestinationMetrics(broker)) == {
             "messages_unconsumed": 3,
             "queues_unconsumed": 2,
             "dead_letters_waiting": 0,
@@ -48,13 +48,13 @@ class TestSums:
     def test_dead_letters_are_apart_by_name_and_by_policy(self) -> None:
         broker = Broker()
         deposit(broker, "/queue/dlq.a", "/queue/graveyard", "/queue/graveyard", "/queue/a")
-        sums = found(DestinationCollector(broker, {"/queue/graveyard"}))
+        sums = found(DestinationMetrics(broker, {"/queue/graveyard"}))
         assert (sums["dead_letters_waiting"], sums["messages_unconsumed"]) == (3, 1)
 
     def test_full_queues(self) -> None:
         broker = Broker(policies=Policies([(Pattern("/queue/a"), {"max_messages": 1})]))
         deposit(broker, "/queue/a", "/queue/a")
-        assert found(DestinationCollector(broker))["queues_full"] == 1
+        assert found(DestinationMetrics(broker))["queues_full"] == 1
 
     def test_a_round_takes_scrapes_and_shows_the_last_one_that_is_complete(
         self, monkeypatch: pytest.MonkeyPatch
@@ -62,7 +62,7 @@ class TestSums:
         monkeypatch.setattr(module, "PER_SCRAPE", 2)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d", "/queue/e")
-        survey = DestinationCollector(broker)
+        survey = DestinationMetrics(broker)
         shown = [found(survey)["messages_unconsumed"] for _ in range(3)]
         deposit(broker, "/queue/a")
         assert [*shown, *[found(survey)["messages_unconsumed"] for _ in range(3)]] == [0, 0, 5, 5, 5, 6]
@@ -82,13 +82,13 @@ class TestOldest:
         return broker
 
     def test_of_all_but_dead_letters(self, broker: Broker) -> None:
-        survey = DestinationCollector(broker, (), ["/queue/#"])
+        survey = DestinationMetrics(broker, (), ["/queue/#"])
         shown = {name.rpartition("_seconds")[2]: age for name, age in found(survey).items() if "_age_" in name}
         assert shown == {"": 20, "/queue/a": 20, "/queue/b": 10, "/queue/dlq.a": 30}
 
     def test_what_a_consumer_has_waits_no_longer(self, broker: Broker) -> None:
         subscribe(broker, "/queue/a")
-        survey = DestinationCollector(broker)
+        survey = DestinationMetrics(broker)
         assert found(survey)["oldest_message_age_seconds"] == 10
         subscribe(broker, "/queue/b")
         assert found(survey)["oldest_message_age_seconds"] == 0
@@ -100,7 +100,7 @@ class TestShown:
         deposit(broker, "/queue/a", "/queue/a", "/queue/orders.eu", "/queue/b")
         subscribe(broker, "/queue/orders.eu")
         subscribe(broker, "/topic/t")
-        sums = found(DestinationCollector(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
+        sums = found(DestinationMetrics(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
         shown = {name: value for name, value in sums.items() if name.startswith("destination")}
         nbytes = shown.pop("destination_waiting_bytes/queue/a")
         assert nbytes > 600
@@ -125,7 +125,7 @@ class TestShown:
         monkeypatch.setattr(module, "MOST_SHOWN", 3)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
-        survey = DestinationCollector(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
+        survey = DestinationMetrics(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
         assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
         deposit(broker, "/queue/late")
         for _ in range(2):
@@ -137,7 +137,7 @@ class TestShown:
         monkeypatch.setattr(module, "NAMES_PER_SCRAPE", 2)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
-        survey = DestinationCollector(broker, (), ["/queue/*"])
+        survey = DestinationMetrics(broker, (), ["/queue/*"])
         for _ in range(4):
             assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
         del broker.destinations["/queue/a"]

@@ -25,7 +25,7 @@ from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Head
 from gateway.journal import Journal
-from gateway.observe.metrics import CAUSES, COUNTERS, TURN, Metrics, OverloadCollector, TimingCollector, buckets
+from gateway.observe.metrics import CAUSES, COUNTERS, TURN, Metrics, buckets, of_overload, of_timings
 from gateway.stores.writer import Committer
 from gateway.transports import Server, TransportOptions
 from gateway.transports.flow.back_pressure import REASONS
@@ -226,7 +226,7 @@ def test_bounds_are_one_two_five() -> None:
 def test_a_histogram_that_is_not_there_is_not_shown() -> None:
     histogram = Histogram()
     histogram.add(2_000_000, times=3)
-    families = list(TimingCollector((TURN, lambda: histogram), (("gateway_x_seconds", "X."), lambda: None)).collect())
+    families = list(of_timings((TURN, histogram), (("gateway_x_seconds", "X."), None)))
     assert [family.name for family in families] == ["gateway_turn_seconds"]
     values = {sample.name: sample.value for sample in families[0].samples if "le" not in sample.labels}
     assert values == {"gateway_turn_seconds_count": 3, "gateway_turn_seconds_sum": 6.0}
@@ -238,10 +238,14 @@ async def server() -> Server:
 
 
 def overload(server: Server) -> Metrics:
-    found = OverloadCollector(
-        server.broker, server.back_pressure.blocked, server.connection_limits, server.memory_guard, server.fair_gates
+    blocked = server.back_pressure.blocked
+    return Metrics(
+        server.broker,
+        blocked,
+        others=lambda: of_overload(
+            server.broker, blocked, server.connection_limits, server.memory_guard, server.fair_gates
+        ),
     )
-    return Metrics(server.broker, server.back_pressure.blocked, others=[found])
 
 
 async def test_all_limits_are_there_from_the_start(server: Server) -> None:

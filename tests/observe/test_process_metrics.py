@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import trio
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric
 
 from gateway.observe import metrics as module
-from gateway.observe.metrics import DiskCollector, HealthCollector
+from gateway.observe.metrics import Disks, of_health
 from gateway.transports.wire.certificates import CertificateFiles, TlsCertificates
 from tests.transports.peers import dial, until
 
 from .everything import everything, scraped
 
 
-def found(collector: Collector) -> dict[str, float]:
+def found(metrics: Iterable[Metric]) -> dict[str, float]:
     return {
-        sample.name + "".join(sample.labels.values()): sample.value
-        for family in collector.collect()
-        for sample in family.samples
+        sample.name + "".join(sample.labels.values()): sample.value for family in metrics for sample in family.samples
     }
 
 
 class TestCondition:
     def test_all_of_it(self) -> None:
-        collector = HealthCollector(
-            lambda: "memory is full", lambda: {"journal": "x", "tracing": "y"}, lambda: 7.5, lambda: 3
-        )
-        assert found(collector) == {
+        assert found(of_health("memory is full", {"journal": "x", "tracing": "y"}, 7.5, 3)) == {
             "gateway_ready": 0,
             "gateway_complaints": 2,
             "gateway_certificate_expiry_timestamp_seconds": 7.5,
@@ -66,10 +61,10 @@ class TestCondition:
 
 class TestDisks:
     async def test_what_is_free(self, tmp_path: Path) -> None:
-        disks = DiskCollector({"store": tmp_path, "journal": tmp_path / "not-there"})
-        assert found(disks) == {}
+        disks = Disks({"store": tmp_path, "journal": tmp_path / "not-there"})
+        assert found(disks.metrics()) == {}
         await disks.look()
-        shown = found(disks)
+        shown = found(disks.metrics())
         assert shown.keys() == {"gateway_disk_free_bytesstore", "gateway_disk_size_bytesstore"}
         assert 0 < shown["gateway_disk_free_bytesstore"] <= shown["gateway_disk_size_bytesstore"]
 
@@ -85,12 +80,12 @@ class TestDisks:
 
         monkeypatch.setattr(module, "LONGEST_LOOK", 0.01)
         monkeypatch.setattr(os, "statvfs", hang)
-        disks = DiskCollector({"store": tmp_path})
+        disks = Disks({"store": tmp_path})
         with trio.fail_after(10):
             for _ in range(3):
                 await disks.look()
         assert len(asked) == 1
-        assert found(disks) == {}
+        assert found(disks.metrics()) == {}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from gateway.observe.metrics import SpanCollector
+from gateway.observe.metrics import of_spans
 from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
 from gateway.observe.tracing import Mark
 
@@ -204,7 +204,7 @@ class TestFailure:
         spans = sending(Failing())
         spans._send([mark()])
         spans.tell(mark())
-        found = {sample.name: sample.value for family in SpanCollector(spans).collect() for sample in family.samples}
+        found = {sample.name: sample.value for family in of_spans(spans) for sample in family.samples}
         assert found == {
             "gateway_spans_sent_total": 0,
             "gateway_spans_dropped_total": 1,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.auth.passwords import hash_passcode
+from gateway.client import StompServer
 from gateway.pipeline.broker_url import PASSCODE, BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
@@ -16,10 +17,14 @@ from tests.gateway_process import HOST, GatewayProcess, start_gateway
 @pytest.mark.parametrize(
     ("url", "broker", "shown"),
     [
-        ("stomp://there", BrokerUrl("there", 61_613), "stomp://there:61613"),
-        ("stomp://anna@there:7", BrokerUrl("there", 7, "anna"), "stomp://there:7"),
-        ("stomps://a%40b@There/", BrokerUrl("there", 61_613, "a@b", tls=True), "stomps://there:61613"),
-        ("stomp://[::1]:7/topic/x.y", BrokerUrl("::1", 7, destination="/topic/x.y"), "stomp://[::1]:7"),
+        ("stomp://there", BrokerUrl(StompServer("there", 61_613)), "stomp://there:61613"),
+        ("stomp://anna@there:7", BrokerUrl(StompServer("there", 7, login="anna")), "stomp://there:7"),
+        (
+            "stomps://a%40b@There/",
+            BrokerUrl(StompServer("there", 61_613, login="a@b", tls=True)),
+            "stomps://there:61613",
+        ),
+        ("stomp://[::1]:7/topic/x.y", BrokerUrl(StompServer("::1", 7), "/topic/x.y"), "stomp://[::1]:7"),
     ],
 )
 def test_urls(url: str, broker: BrokerUrl, shown: str) -> None:

@@ -14,9 +14,10 @@ import trio
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.events import EventLog
 from gateway.config.settings import load
-from gateway.journal import Segment, found
+from gateway.journal import found
 from gateway.journal.schema import COLUMNS
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
+from tests.journal.reading import Segment
 
 from ..transports.peers import frame, until
 from .test_gateway import FREE, connected, running, settings

@@ -13,9 +13,10 @@ import pytest
 import structlog.testing
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from gateway.journal import Segment, found
+from gateway.journal import found
 from gateway.journal.schema import COLUMNS
 from gateway.runtime.gateway import Gateway, StartError
+from tests.journal.reading import Segment
 
 from ..observe.collector import Collector, collecting, facts
 from ..transports.peers import until

@@ -193,7 +193,7 @@ class TestFollowed:
             return more
 
         monkeypatch.setattr(Scheduler, "proceed", counted)
-        session_expiry.SessionReviewer(registry, harness.server).reload()
+        session_expiry.SessionReviewer(registry.name, registry.reload, harness.server).reload()
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(partial(_ended, peer))

@@ -32,11 +32,6 @@ class Figures:
     queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
     ack: Histogram
 
-    @property
-    def messages(self) -> int:
-        """Messages that clients sent."""
-        return self.counts["accepted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ranking:

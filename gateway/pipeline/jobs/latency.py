@@ -8,7 +8,6 @@ Histograms of minutes, destinations or gateways can be added without a loss; per
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING
@@ -40,11 +39,6 @@ def _start(bucket: int) -> int:
 _STARTS = tuple([_start(bucket) for bucket in range(LAST + 2)])
 
 STARTS = _STARTS[: LAST + 1]  # the least us of each bucket; all of them fit into 64 bits
-
-
-def bucket(us: int) -> int:
-    """The bucket of a time; `us` is 0 or more."""
-    return min(bisect_right(_STARTS, us) - 1, LAST)
 
 
 def bounds(bucket: int) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from ..time_range import shown
 from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
-PARTIAL = ("refuse", "skip", "send")  # what to do with messages if the journal did not keep the whole body
 # Characters of a line of the plan: a destination may have thousands.
 _LONGEST_LINE = 300
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -33,16 +32,12 @@ class ReplayOptions:
     rate: int = 0  # messages in a second, at most; 0: no limit
     limit: int = 0  # messages of the replay, at most, over all its runs; 0: no limit
     id: str = ""  # name of the replay; "": made of the options that say which rows go where
-    partial: str = "refuse"  # one of `PARTIAL`, for bodies that were not kept whole
+    partial: str = "refuse"  # or "skip", or "send": bodies that were not kept whole
 
     def check(self) -> None:
         """Refuse wrong options.  `UsageFailure`: it says which."""
         if self.id and not _ID.fullmatch(self.id):
             raise UsageFailure(f"--id {self.id[:80]!r} must be up to 64 letters, digits, dots, hyphens and _")
-        if self.partial not in PARTIAL:
-            raise UsageFailure(f"--partial-bodies must be one of {', '.join(PARTIAL)}, not {self.partial!r}")
-        if self.rate < 0 or self.limit < 0:
-            raise UsageFailure("--rate and --limit must be 0, for no limit, or higher")
         if not self.destination:
             raise UsageFailure("--destination is missing: name one, or a pattern; # is all of them")
         if not self.to or re.search(r"[{}]", self.to.replace(TEMPLATE, "")):

@@ -34,10 +34,10 @@ from ..errors import JobFailure, PipelineFailure, UsageFailure
 from ..spark.dataframe import rows as read
 from ..time_range import span
 from . import messages
-from .plan import PARTIAL, ReplayOptions, ReplayPlan
+from .plan import ReplayOptions, ReplayPlan
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
-__all__ = ["PARTIAL", "ReplayOptions", "ReplayPlan", "plan", "run"]
+__all__ = ["ReplayOptions", "ReplayPlan", "plan", "run"]
 
 # Limits of a part.  With a rate it takes so many seconds, which must be much less than a broker remembers ids, and much
 # more than the second or two that Spark needs for each part.

@@ -51,8 +51,13 @@ class BatchReport:
             "seconds": round(self.seconds, 3),
             "rows_per_second": self.speed,
             "lag": self.lag,
-            "at": datetime.fromtimestamp(self.at / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "at": iso(self.at),
         }
+
+
+def iso(microseconds: int) -> str:
+    """A time since 1970 in ISO 8601, with milliseconds."""
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Progress:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 import trio
@@ -209,29 +209,21 @@ class SessionExpiry:
         )
 
 
-class ReloadableAuthenticator(Protocol):
-    """An authenticator that reads files; `reload` returns what is wrong with them, as a sentence, or None."""
-
-    name: str
-
-    def reload(self) -> str | None: ...
-
-
 class SessionReviewer:
-    """An authenticator; when it has read its files again, the sessions follow.
+    """An authenticator, by its name and its `reload`; when it has read its files again, the sessions follow.
 
     Rules are to be read behind it: so a session with new groups is never checked with its old groups and new rules, nor
     the other way round.
     """
 
-    def __init__(self, authenticator: ReloadableAuthenticator, server: Server) -> None:
-        self.name = authenticator.name
-        self._authenticator = authenticator
+    def __init__(self, name: str, reload: Callable[[], str | None], server: Server) -> None:
+        self.name = name
+        self._reload = reload
         self._server = server
 
     def reload(self) -> str | None:
         """Read the files again.  All sessions are reviewed at once, a microsecond each; they follow in slices."""
-        fault = self._authenticator.reload()
+        fault = self._reload()
         logins = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
         changed = deque([each for each in logins if each.review()])
 

@@ -102,12 +102,6 @@ class TlsPipe:
         """The peer's certificate in DER, verified; None: it showed none."""
         return self._tls.getpeercert(binary_form=True)
 
-    @property
-    def protocol(self) -> str:
-        """Version and cipher, for the log."""
-        cipher = self._tls.cipher()
-        return f"{self._tls.version()} {cipher[0] if cipher else ''}"
-
     async def receive(self, size: int) -> bytes:
         incoming = self._incoming
         while not self._left:

@@ -28,8 +28,9 @@ from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.broker.model.policy import SlowConsumerAction as Slow
 from gateway.broker.queue import durable, page_index, paging, ready
 from gateway.broker.topic import stream, stream_reader
-from gateway.journal import Journal, Segment, found
+from gateway.journal import Journal, found
 from tests.journal.desk import as_dict
+from tests.journal.reading import Segment
 
 from ..client import WITH_NACK, Scene
 from ..recorder import Notebook, Notes, RecordedScene, row_of_journal

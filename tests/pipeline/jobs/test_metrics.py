@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from gateway.pipeline.jobs import JOBS, figures, latency
 from gateway.pipeline.jobs.figures import EVENTS, KINDS
 from tests.pipeline import rows
-from tests.pipeline.jobs.reference import METRICS, folded, in_order, is_browsed, merged, metrics_of
+from tests.pipeline.jobs.reference import METRICS, bucket_of, folded, in_order, is_browsed, merged, metrics_of
 from tests.pipeline.jobs.story import CHANCES, split, story
 
 JOB = JOBS["metrics"]
@@ -128,8 +128,8 @@ def test_busiest_destination_is_first() -> None:
     told += [rows.delivered(destination="/queue/d"), rows.expired(destination="/queue/e")]
     ranking = figures.by_destination(metrics_of(told))
     assert [name[-1] for name, _ in ranking.top] == ["c", "a", "b", "d", "e"]
-    assert ranking.others == ranking.rest.messages == 0
-    assert ranking.top[0][1].messages == 2
+    assert ranking.others == ranking.rest.counts["accepted"] == 0
+    assert ranking.top[0][1].counts["accepted"] == 2
 
 
 def test_no_rows() -> None:
@@ -148,7 +148,7 @@ TIMES = st.one_of(st.integers(0, 200), st.integers(0, 10**7), st.integers(0, 2**
 
 @given(TIMES)
 def test_bucket_of_a_time_holds_it(us: int) -> None:
-    bucket = latency.bucket(us)
+    bucket = bucket_of(us)
     low, high = latency.bounds(bucket)
     assert low <= us < high or bucket == latency.LAST
     # floor(log2(us + 1) * 8), in whole numbers
@@ -168,7 +168,7 @@ def test_buckets_leave_nothing_out() -> None:
     st.integers(1, 1000).map(lambda permille: Fraction(permille, 1000)),
 )
 def test_percentile_is_near_the_true_one(times: list[int], quantile: Fraction) -> None:
-    counts = Counter([latency.bucket(us) for us in times])
+    counts = Counter([bucket_of(us) for us in times])
     true = sorted(times)[ceil(quantile * len(times)) - 1]
     found = latency.percentile(counts, float(quantile))
     assert found is not None
@@ -182,4 +182,4 @@ def test_spark_counts_as_python_does(spark: SparkSession) -> None:
     times = sorted({max(0, us + more) for us in limits for more in (-1, 0, 1)})
     frame = spark.createDataFrame(pyarrow.table({"us": [*times, None]}))
     found = frame.select("us", latency.column(frame.us).alias("bucket")).toArrow().to_pylist()
-    assert found == [*[{"us": us, "bucket": latency.bucket(us)} for us in times], {"us": None, "bucket": None}]
+    assert found == [*[{"us": us, "bucket": bucket_of(us)} for us in times], {"us": None, "bucket": None}]

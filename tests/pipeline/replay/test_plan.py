@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.client import StompServer
 from gateway.pipeline.broker_url import BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.replay.messages import regular_expression
@@ -20,15 +21,13 @@ from gateway.pipeline.replay.record import ReplayPart, ReplayRecord, ReplayRecor
 OPTIONS = ReplayOptions("2h", "now", "/queue/#", "/queue/again", "stomp://there")
 PART = ReplayPart("g1", 7, 1, 10, 1000, 2000, 8, 800)
 RECORD = ReplayRecord("r1", {"to": "/queue/again"}, "2026-03-01T12:00:00+00:00", "2026-03-01T13:00:00+00:00")
-PLAN = ReplayPlan(OPTIONS, BrokerUrl("there", 61_613), "/archive", ReplayRecords(Path("/nowhere")), RECORD)
+PLAN = ReplayPlan(OPTIONS, BrokerUrl(StompServer("there", 61_613)), "/archive", ReplayRecords(Path("/nowhere")), RECORD)
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"id": "a b"}, "--id 'a b' must be up to 64 letters, digits, dots, hyphens and _"),
-        ({"partial": "perhaps"}, "--partial-bodies must be one of refuse, skip, send, not 'perhaps'"),
-        ({"limit": -1}, "--rate and --limit must be 0"),
         ({"destination": ""}, "--destination is missing"),
         ({"to": ""}, "--to '' must be a destination"),
         ({"to": "/queue/{name}"}, "--to '/queue/{name}' must be a destination, in which {destination} may stand"),

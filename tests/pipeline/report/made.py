@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from gateway.pipeline.jobs import latency
 from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
 from gateway.pipeline.report import time_steps
 from gateway.pipeline.report.figures import ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
+from tests.pipeline.jobs.reference import bucket_of
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 HOSTILE = "/queue/<script>alert('x')</script>\"&amp;\u202e\0\n" + "n" * 300
@@ -25,7 +25,7 @@ def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0
     for place in range(drawn):
         share = many // drawn + (place < many % drawn)
         tail = 40.0 if dice.random() < 0.012 else 1.0
-        counts[latency.bucket(int(middle_us * tail * math.exp(dice.gauss(0, width))))] += share
+        counts[bucket_of(int(middle_us * tail * math.exp(dice.gauss(0, width))))] += share
     return dict(counts)
 
 

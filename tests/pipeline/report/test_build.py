@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.pipeline.jobs import AlarmLimits
-from gateway.pipeline.report import Report, build, report
-from gateway.pipeline.report.build import alarms
+from gateway.pipeline.report import build
+from gateway.pipeline.report.build import alarms, report
+from gateway.pipeline.report.figures import Report
 from tests.pipeline import rows as synthetic
 from tests.pipeline.rows import START
 

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 from gateway.pipeline.jobs import AlarmLimits, latency
-from gateway.pipeline.report import counts, report
+from gateway.pipeline.report import counts
+from gateway.pipeline.report.build import report
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import METRICS, metrics_of
 from tests.pipeline.jobs.story import story

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from gateway.pipeline.report import page_of, write
+from gateway.pipeline.report.csv_files import write
 from gateway.pipeline.report.figures import DestinationFigures, Report
+from gateway.pipeline.report.page import page_of
 from tests.pipeline.report import made
 from tests.pipeline.report.conftest import Look
 
