@@ -80,7 +80,7 @@ docs: .venv/docs
 	$(BIN)/python -m docs.generate.journal > docs/journal.md
 	$(BIN)/python -m docs.generate.api > docs/api.md
 	$(BIN)/python -m docs.generate.metrics > docs/metrics.md
-	$(BIN)/python -m tests.observe.event_scan
+	$(BIN)/python -m docs.generate.logs
 	$(BIN)/python -m docs.generate.commands > docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 

@@ -21,10 +21,10 @@ from statistics import median
 
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.crowd import QUEUES, SESSIONS, crowd, growing
 from benchmarks.server import Server
 from tests.clients.driver import tool
 from tests.console.conftest import ARGUMENTS, TOKEN, Visit, fronted
-from tests.console.crowd import QUEUES, SESSIONS, crowd, growing
 
 PLACES = ("overview", "destinations?sort=-waiting", "sessions?sort=-frames_in")
 """Pages, in an order in which what grows stands first."""

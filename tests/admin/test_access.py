@@ -51,87 +51,77 @@ async def shown(access: AccessControl, token: str, address: str = "192.0.2.1", *
     return await status(access, asking({"authorization": f"Bearer {token}"}, client=(address, 1)), **more)
 
 
-class TestWithoutToken:
-    LOOPBACK = ("127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1")
-    OTHERS = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1", "", "nonsense")
-    OF_PROXIES = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via")
-    THIS_MACHINE = ("localhost", "LOCALHOST:80", "127.0.0.1:80", "[::1]:80", "[::1]", "gateway.localhost:1", "")
-    REBOUND = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[::2]")
-
-    @pytest.mark.parametrize(
-        ("expected", "headers", "client"),
-        [
-            *[(200, {"host": "localhost"}, (peer, 1)) for peer in LOOPBACK],
-            *[(403, {"host": "localhost"}, (peer, 1)) for peer in OTHERS],
-            (200, {"host": "localhost"}, None),  # a unix socket is loopback
-            *[(403, {"host": "localhost", header: "127.0.0.1"}, LOCAL) for header in OF_PROXIES],
-            *[(403, {"host": "localhost", header: "127.0.0.1"}, None) for header in OF_PROXIES],
-            *[(200, {"host": host}, LOCAL) for host in THIS_MACHINE],
-            *[(403, {"host": host}, LOCAL) for host in REBOUND],
-            (200, {}, LOCAL),
-            (403, {"host": "localhost", "authorization": "Bearer "}, ELSEWHERE),  # no token is set, so none is right
-        ],
-    )
-    async def test_access(self, expected: int, headers: dict[str, str], client: tuple[str, int] | None) -> None:
-        assert await status(access_of(), asking(headers, client=client)) == expected
+LOOPBACK = ("127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1")
+OTHERS = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "", "nonsense")
+OF_PROXIES = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via")
+THIS_MACHINE = ("localhost", "LOCALHOST:80", "127.0.0.1:80", "[::1]:80", "gateway.localhost:1", "")
+REBOUND = ("evil.example:8000", "127.0.0.1.evil.example", "[::2]")
 
 
-class TestWithToken:
-    @pytest.mark.parametrize("authorization", ["Bearer sesame", "bearer sesame", "BEARER  sesame "])
-    @pytest.mark.parametrize("client", [LOCAL, ELSEWHERE, None])
-    async def test_the_right_one(self, authorization: str, client: tuple[str, int] | None) -> None:
-        headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": authorization}
-        assert await status(access_of(admin_token=TOKEN), asking(headers, client=client)) == 200
+@pytest.mark.parametrize(
+    ("expected", "headers", "client"),
+    [
+        *[(200, {"host": "localhost"}, (peer, 1)) for peer in LOOPBACK],
+        *[(403, {"host": "localhost"}, (peer, 1)) for peer in OTHERS],
+        (200, {"host": "localhost"}, None),  # a unix socket is loopback
+        *[(403, {"host": "localhost", header: "127.0.0.1"}, LOCAL) for header in OF_PROXIES],
+        (403, {"host": "localhost", "via": "127.0.0.1"}, None),
+        *[(200, {"host": host}, LOCAL) for host in THIS_MACHINE],
+        *[(403, {"host": host}, LOCAL) for host in REBOUND],
+        (200, {}, LOCAL),
+        (403, {"host": "localhost", "authorization": "Bearer "}, ELSEWHERE),  # no token is set, so none is right
+    ],
+)
+async def test_without_a_token(expected: int, headers: dict[str, str], client: tuple[str, int] | None) -> None:
+    assert await status(access_of(), asking(headers, client=client)) == expected
 
-    async def test_none_or_a_wrong_one(self) -> None:
-        access = access_of(admin_token=TOKEN, login_attempts=100)
-        wrong = ("Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame")
-        for authorization in ("", "Bearer", "Bearer ", *wrong):
-            assert await status(access, asking({"host": "localhost", "authorization": authorization})) == 401
-        assert await status(access, asking({"host": "localhost"})) == 401, "loopback alone is not enough"
+
+async def test_with_a_token() -> None:
+    access = access_of(admin_token=TOKEN, login_attempts=100)
+    for authorization in ("Bearer sesame", "bearer sesame", "BEARER  sesame "):
+        for client in (LOCAL, ELSEWHERE, None):
+            headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": authorization}
+            assert await status(access, asking(headers, client=client)) == 200
+    wrong = ("Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame")
+    for authorization in ("", "Bearer", "Bearer ", *wrong):
+        assert await status(access, asking({"host": "localhost", "authorization": authorization})) == 401
+    assert await status(access, asking({"host": "localhost"})) == 401, "loopback alone is not enough"
 
 
-class TestOtherSites:
-    @pytest.mark.parametrize(
-        ("headers", "expected"),
-        [
-            ({}, 200),
-            ({"sec-fetch-site": "same-origin", "origin": "http://localhost:8000"}, 200),
-            ({"sec-fetch-site": "none"}, 200),
-            ({"origin": "http://localhost:8000"}, 200),
-            ({"origin": "http://LOCALHOST:8000"}, 200),
-            ({"host": "localhost:443", "origin": "https://localhost"}, 200),
-            ({"sec-fetch-site": "cross-site"}, 403),
-            ({"sec-fetch-site": "same-site"}, 403),
-            ({"origin": "https://evil.example"}, 403),
-            ({"origin": "http://localhost:9000"}, 403),
-            ({"origin": "null"}, 403),
-        ],
-    )
-    async def test_changes(self, headers: dict[str, str], expected: int) -> None:
-        fields = {"host": "localhost:8000"} | headers
-        assert await status(access_of(), asking(fields, "DELETE")) == expected
-        assert await status(access_of(admin_token=TOKEN), asking(fields | BEARER, "DELETE")) == expected
-        assert await status(access_of(), asking(fields)) == 200, "reading is for the browser to forbid"
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, 200),
+        ({"sec-fetch-site": "same-origin", "origin": "http://localhost:8000"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"origin": "http://LOCALHOST:8000"}, 200),
+        ({"host": "localhost:443", "origin": "https://localhost"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://localhost:9000"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+async def test_pages_of_other_sites_change_nothing(headers: dict[str, str], expected: int) -> None:
+    fields = {"host": "localhost:8000"} | headers
+    assert await status(access_of(), asking(fields, "DELETE")) == expected
+    assert await status(access_of(admin_token=TOKEN), asking(fields | BEARER, "DELETE")) == expected
+    assert await status(access_of(), asking(fields)) == 200, "reading is for the browser to forbid"
 
 
 class TestWrongTokens:
-    async def test_late(self, autojump_clock: MockClock) -> None:
-        access = access_of(admin_token=TOKEN, login_delay=1.0)
+    async def test_each_is_late_and_so_many_are_refused(self, autojump_clock: MockClock) -> None:
+        access = access_of(admin_token=TOKEN, login_attempts=2, login_delay=1.0)
         started = trio.current_time()
-        await shown(access, "wrong")
-        assert trio.current_time() - started == 1.0
-        await shown(access, TOKEN)
-        assert trio.current_time() - started == 1.0
-        assert access._gateway.broker.counters.failed_logins["admin"] == 1
-
-    async def test_too_many(self, autojump_clock: MockClock) -> None:
-        access = access_of(admin_token=TOKEN, login_attempts=2)
         assert [await shown(access, "wrong"), await shown(access, "wrong")] == [401, 401]
+        assert trio.current_time() - started == 2.0
+        assert access._gateway.broker.counters.failed_logins["admin"] == 2
         reason = await attempt(access, asking(BEARER, client=ELSEWHERE))
         assert isinstance(reason, ApiError)
         assert (reason.status, reason.headers) == (429, {"retry-after": "60"})
         assert await shown(access, TOKEN, "192.0.2.2") == 200, "another address is not refused"
+        assert trio.current_time() - started == 2.0, "the right one is not late"
         await trio.sleep(61)
         assert await shown(access, TOKEN) == 200
 
@@ -150,56 +140,39 @@ class TestWrongTokens:
     async def test_they_are_counted_by_client_behind_a_proxy(self) -> None:
         access = access_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
 
-        async def through(token: str, client: str) -> int:
-            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": client}
+        async def through(token: str, client: str, **more: str) -> int:
+            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": client, **more}
             return await status(access, asking(headers, client=("10.0.0.1", 1)))
 
         assert [await through("wrong", "192.0.2.1"), await through(TOKEN, "192.0.2.1")] == [401, 429]
         assert await through(TOKEN, "192.0.2.2") == 200
-
-    async def test_a_proxy_that_contradicts_itself(self) -> None:
-        access = access_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
-        headers = {"authorization": "Bearer x", "x-forwarded-for": "192.0.2.1", "forwarded": "for=192.0.2.2"}
-        request = asking(headers, client=("10.0.0.1", 1))
-        assert await status(access, request) == 400
-        assert access.address_of(request) == "10.0.0.1"
+        assert await through(TOKEN, "192.0.2.2", forwarded="for=192.0.2.3") == 400, "the proxy contradicts itself"
 
 
 class TestAnotherToken:
-    @staticmethod
-    def changed(access: AccessControl, **values: object) -> None:
-        access.take(load(login_delay=0.0, **values))
-
     async def test_the_first_one_ends_the_freedom_of_this_machine(self) -> None:
         access, request = access_of(), asking({"host": "localhost"})
         caller = await access.admit(request)
-        self.changed(access, admin_token="new")
+        access.take(load(login_delay=0.0, admin_token="new"))
         assert await status(access, request) == 401
         assert caller.ends_with is not None
         assert caller.ends_with.ended.is_set()
 
-    async def test_logins_by_the_old_one_end(self, autojump_clock: MockClock) -> None:
-        groups = {"admin_groups": ["ops"], "users_file": "users.txt"}
-        access = access_of(admin_token="old", **groups)
-        sessions = access.sessions
+    async def test_logins_by_the_old_one_end_and_no_others(self, autojump_clock: MockClock) -> None:
+        values = {"admin_groups": ["ops"], "users_file": "users.txt", "login_delay": 0.0}
+        access = access_of(admin_token="old", **values)
+        sessions, old = access.sessions, asking({"authorization": "Bearer old"})
         by_token, alice = sessions.begin(ADMIN), sessions.begin("alice", identity=Identity("alice"))
         namesake = sessions.begin(ADMIN, identity=Identity(ADMIN))  # a user of that name has not shown the token
-        streaming = await access.admit(asking({"authorization": "Bearer old"}))
-        self.changed(access, admin_token="new", **groups)
+        streaming = (await access.admit(old)).ends_with
+        assert streaming is not None
+        access.take(load(**values, admin_token="old", metrics_token="scrape"))
+        assert sessions.find(sessions.cookie_of(by_token)) is by_token
+        assert (streaming.ended.is_set(), (await access.admit(old)).ends_with is streaming) == (False, True)
+        access.take(load(**values, admin_token="new"))
         found = [sessions.find(sessions.cookie_of(each)) for each in (by_token, alice, namesake)]
         assert found == [None, alice, namesake]
-        assert streaming.ends_with is not None
-        assert await streaming.ends_with.over() == "this login has ended, log in again"
-
-    async def test_other_settings_end_no_login(self) -> None:
-        access = access_of(admin_token=TOKEN)
-        by_cookie = access.sessions.begin(ADMIN)
-        streaming = await access.admit(asking(BEARER))
-        self.changed(access, admin_token=TOKEN, metrics_token="scrape")
-        assert access.sessions.find(access.sessions.cookie_of(by_cookie)) is by_cookie
-        assert streaming.ends_with is not None
-        assert not streaming.ends_with.ended.is_set()
-        assert (await access.admit(asking(BEARER))).ends_with is streaming.ends_with
+        assert await streaming.over() == "this login has ended, log in again"
 
 
 class TestMetricsToken:

@@ -44,18 +44,13 @@ class TestDestinations:
         assert (found["policy"]["max_attempts"], found["policy"]["when_full"]) == (10, "block")
         assert [each["login"] for each in found["subscription_list"]] == ["alice"]
         assert found["policy_of_clients"] == []
-        await alice.subscribe("/topic/*", id="2")
-        assert (await site.get("destination", name="/topic/*"))["kind"] == "pattern"
         await alice.subscribe("/queue/b", id="3", **{"x-message-ttl": "500"})
         found = await site.get("destination", name="/queue/b")
         assert (found["policy"]["time_to_live"], found["policy_of_clients"]) == (0.5, ["time_to_live"])
-        await alice.aclose()
-
-    async def test_none(self, site: Running) -> None:
-        answer = await site.ask("GET", "destination", name="/queue/none")
-        assert answer.status == 404
+        assert (await site.ask("GET", "destination", name="/queue/none")).status == 404
         answer = await site.ask("GET", "destination")
         assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
+        await alice.aclose()
 
 
 class TestDurable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -49,14 +48,6 @@ def numbers(answer: dict[str, Any]) -> list[int]:
 
 
 class TestMany:
-    @pytest.mark.parametrize("offset", [0, 1_500, 6_000, MANY - 5])
-    async def test_the_right_ones(self, offset: int) -> None:
-        entries = list(range(MANY))
-        random.Random(7).shuffle(entries)
-        answer = await page(ListQuery.model_construct(sort="-value", offset=offset, limit=10), entries)
-        assert numbers(answer) == [each for each in range(MANY - 1 - offset, MANY - 11 - offset, -1) if each >= 0]
-        assert (answer["total"], answer["offset"], answer["limit"]) == (MANY, offset, 10)
-
     async def test_other_tasks_run_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """While it filters, sorts and merges."""
         watch = Watch()

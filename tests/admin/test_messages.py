@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,23 +87,6 @@ class TestChanges:
             assert (answer.status, bool(answer.error)) == (status, True), change
         assert len(await fill(site, "/queue/a")) == 1
 
-    async def test_redrive(self, site: Running) -> None:
-        peer = await site.peer()
-        await fill(site, "/queue/a", "bad")
-        await peer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, ack="client")
-        message = await peer.frame("MESSAGE")
-        await peer.send_frame("NACK", id=message["ack"], requeue="false", receipt="r")
-        await peer.frame("RECEIPT")
-        await peer.send_frame("UNSUBSCRIBE", id=1, receipt="r")
-        await peer.frame("RECEIPT")
-        (row,) = (await site.get("messages", destination="/queue/dlq.a"))["messages"]
-        assert (row["dead_letter"]["destination"], row["dead_letter"]["failures"]) == ("/queue/a", 1)
-        answer = await site.post("queues/redrive", {"destination": "/queue/dlq.a"})
-        assert answer == {"redriven": 1, "refused": [], "stopped": None}
-        (row,) = (await site.get("messages", destination="/queue/a"))["messages"]
-        assert (row["body"], row["dead_letter"]) == ("bad", None)
-        await peer.aclose()
-
     async def test_it_ends_where_there_is_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/b"\nmax_messages = 1\n')
@@ -132,29 +114,16 @@ class Never:
         self.cancelled = True
 
 
-class TestPatience:
-    @pytest.mark.parametrize(
-        ("name", "call"),
-        [
-            ("browse", lambda site: site.ask("GET", "messages", destination="/queue/a")),
-            ("purge", lambda site: site.ask("POST", "queues/purge", {"destination": "/queue/a"})),
-        ],
-    )
-    async def test_it_ends(
-        self,
-        site: Running,
-        autojump_clock: MockClock,
-        monkeypatch: pytest.MonkeyPatch,
-        name: str,
-        call: Callable[[Running], Any],
-    ) -> None:
-        work = Never()
-        monkeypatch.setattr(type(site.gateway.message_admin), name, work)
-        started = trio.current_time()
-        answer = await call(site)
-        assert (answer.status, answer.error) == (503, "cancelled after 30 s")
-        assert trio.current_time() - started == pytest.approx(messages_api.PATIENCE)
-        assert work.cancelled
+async def test_work_without_an_end_is_cancelled(
+    site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Never()
+    monkeypatch.setattr(type(site.gateway.message_admin), "purge", work)
+    started = trio.current_time()
+    answer = await site.ask("POST", "queues/purge", {"destination": "/queue/a"})
+    assert (answer.status, answer.error) == (503, "cancelled after 30 s")
+    assert trio.current_time() - started == pytest.approx(messages_api.PATIENCE)
+    assert work.cancelled
 
 
 APP = """
@@ -186,13 +155,12 @@ class TestPublish:
         assert [row["body"] for row in rows] == ["9", "1"]
         await peer.aclose()
 
-    @pytest.mark.parametrize("kind", ["queue", "topic"])
-    async def test_an_answer_to_a_client(self, site: Running, kind: str) -> None:
+    async def test_an_answer_to_a_client(self, site: Running) -> None:
         """At its temporary destination, as long as it is connected."""
         peer = await site.peer()
-        await peer.subscribe(f"/temp-{kind}/answers")
+        await peer.subscribe("/temp-queue/answers")
         await peer.subscribe("/topic/questions", id=2)
-        await peer.publish("/topic/questions", b"?", reply_to=f"/temp-{kind}/answers")
+        await peer.publish("/topic/questions", b"?", reply_to="/temp-queue/answers")
         reply_to = (await peer.frame("MESSAGE"))["reply-to"]
         assert await site.post("publish", {"destination": reply_to, "body": "!"}) == {"published": True}
         assert (await peer.frame("MESSAGE")).body == b"!"
@@ -207,16 +175,12 @@ class TestPublish:
             ({"destination": ""}, "destination"),
             ({"destination": "/temp-queue/a"}, "temporary"),
             ({"destination": "a\0"}, "no frame"),
-            ({"destination": "/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
-            ({"destination": "/reply-topic/gone"}, "no such temporary destination: '/reply-topic/gone'"),
             ({"destination": "/queue/a,/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
             ({"headers": {"reply-to": "/temp-queue/a"}}, "temporary"),
             ({"headers": {"user-id": "root"}}, "user-id"),
-            ({"headers": {"transaction": "t"}}, "transaction"),
             ({"headers": {"receipt": "r"}}, "receipt"),
             ({"headers": {"priority": "planted"}}, "priority"),
             ({"headers": {"": "planted"}}, "no frame"),
-            ({"headers": {"planted": "\0"}}, "no frame"),
             ({"headers": {"a": "x" * 70_000}}, "max_header_line"),
             ({"headers": {str(number): "x" for number in range(1_000)}}, "max_headers"),
             ({"headers": {"a": 1}}, "headers.a"),
@@ -229,10 +193,6 @@ class TestPublish:
                 answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "planted", **change})
                 assert (answer.status, said in answer.error) == (400, True), change
             assert (await site.get("destinations"))["total"] == 0
-            await site.post("publish", {"destination": "/queue/a", "body": "planted", "headers": {"key": "planted"}})
-        lines = [each for each in logs if each["event"] == "admin"]
-        assert [each["outcome"] for each in lines] == [*["refused"] * len(wrong), "done"]
-        assert (lines[-1]["action"], lines[-1]["target"], lines[-1]["octets"]) == ("publish", "/queue/a", 7)
         assert "planted" not in repr(logs), "nothing of a message is logged"
         broker = site.gateway.broker
         broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=False, exhausted="")
@@ -261,54 +221,46 @@ class TestPublish:
             assert publish_app.seen == [("local", "x")]
 
 
-class TestStored:
-    @pytest.fixture
-    async def site(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-        monkeypatch.chdir(tmp_path)
-        async with running(store=f"sqlite:{tmp_path / 'store.db'}") as site:
-            yield site
+STORED = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}
 
-    async def test_answered_when_it_is_in_the_store(self, site: Running) -> None:
-        assert site.gateway.committer is not None
-        rows = site.gateway.committer.rows
-        await site.post("publish", {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}})
-        assert site.gateway.committer.rows == rows + 1
 
-    async def test_the_store_refuses(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-        storage = site.gateway.broker.storage
+async def test_a_stored_message_is_answered_when_it_is_in_the_store(tmp_path: Path) -> None:
+    async with running(store=f"sqlite:{tmp_path / 'store.db'}") as site:
+        committer, storage = site.gateway.committer, site.gateway.broker.storage
+        assert committer is not None
         assert storage is not None
+        rows = committer.rows
+        await site.post("publish", STORED)
+        assert committer.rows == rows + 1
         storage.run_short("the disk is full", "the disk is full")
-        body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}
-        answer = await site.ask("POST", "publish", body)
-        assert answer.status == 503
-        assert "store" in answer.error
-        await site.post("publish", {**body, "headers": {}})
+        answer = await site.ask("POST", "publish", STORED)
+        assert (answer.status, "store" in answer.error) == (503, True)
+        await site.post("publish", {**STORED, "headers": {}})
 
-    async def test_the_store_does_not_answer(
-        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(self: SQLiteStore, batch: Batch) -> None:
-            raise StoreError("it is gone")
 
+async def test_a_store_that_does_not_answer(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: SQLiteStore, batch: Batch) -> None:
+        raise StoreError("it is gone")
+
+    async with running(store=f"sqlite:{tmp_path / 'store.db'}") as site:
         with monkeypatch.context() as patch:
             patch.setattr(SQLiteStore, "write", fail)
             started = trio.current_time()
-            body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}
-            answer = await site.ask("POST", "publish", body)
+            answer = await site.ask("POST", "publish", STORED)
             assert (answer.status, trio.current_time() - started >= 30) == (503, True)
             assert "has not confirmed it within 30 s" in answer.error
 
 
-class TestDrain:
-    @pytest.mark.parametrize("persistent", ["false", "true"])
-    async def test_nothing_is_taken(self, tmp_path: Path, persistent: str) -> None:
-        """So late a message would be lost, or would wait for the restart unnoticed."""
-        async with running(store=f"sqlite:{tmp_path}/store.db", drain_retry=1500) as site:
-            await site.post("drain", status=202)
+async def test_a_draining_gateway_takes_no_messages(tmp_path: Path) -> None:
+    """So late a message would be lost, or would wait for the restart unnoticed."""
+    async with running(store=f"sqlite:{tmp_path}/store.db", drain_retry=1500) as site:
+        await site.post("drain", status=202)
+        for persistent in ("false", "true"):
             body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": persistent}}
-            for _ in range(2):
-                answer = await site.ask("POST", "publish", body)
-                assert (answer.status, answer.headers["retry-after"]) == (503, "2")
-                assert answer.error.startswith("the gateway is shutting down and takes no messages: publish again when")
-                await until(lambda: site.gateway.drained)
-            assert site.gateway.broker.context.waiting == 0
+            answer = await site.ask("POST", "publish", body)
+            assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+            assert answer.error.startswith("the gateway is shutting down and takes no messages: publish again when")
+            await until(lambda: site.gateway.drained)
+        assert site.gateway.broker.context.waiting == 0

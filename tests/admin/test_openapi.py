@@ -52,9 +52,6 @@ FAULTS = (500, 502, 504)
 def test_it_is_one() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
     json.dumps(DOCUMENT)
-
-
-def test_names_of_operations_are_unique() -> None:
     names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
     assert "get_sessions_id" in names

@@ -28,10 +28,6 @@ class Query(ApiModel):
     e: Annotated[str, one_of("x", "y")] = ""
 
 
-NOT_1_TO_9 = "n must be a number from 1 to 9"
-NOT_DECIMAL = "r must be a number of at most 12 digits, like 12.5"
-
-
 class Needed(ApiModel):
     name: str = Field(description="a name")
 

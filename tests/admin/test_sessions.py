@@ -9,16 +9,13 @@ import structlog
 import trio
 
 from gateway.admin import listing
-from gateway.admin.listing import SLICE
 from gateway.broker.admin import rows
-from gateway.broker.model.identity import Renewal
-from gateway.broker.session.session import Session
 from gateway.broker.session.subscribe import INTERNAL
-from gateway.codec import V12, Frame, Head, ProtocolError
+from gateway.codec import V12
+from tests.observe.everything import Carrier
 from tests.transports.peers import Peer
 
 from .running import Running
-from .test_listing import Watch
 
 
 async def clients(site: Running, *logins: str) -> list[Peer]:
@@ -31,18 +28,6 @@ async def close(*peers: Peer) -> None:
 
 
 class TestSessions:
-    async def test_rows(self, site: Running) -> None:
-        alice, bob = await site.peer(login="alice", client_id="desk"), await site.peer("websocket", login="bob")
-        await alice.subscribe("/queue/a")
-        answer = await site.get("sessions")
-        assert (answer["total"], answer["limit"], answer["offset"]) == (2, 100, 0)
-        keys = ("login", "client_id", "transport", "subscriptions", "held")
-        assert [tuple(row[key] for key in keys) for row in answer["sessions"]] == [
-            ("alice", "desk", "tcp", 1, None),
-            ("bob", "", "websocket", 0, None),
-        ]
-        await close(alice, bob)
-
     async def test_one_with_its_subscriptions(self, site: Running) -> None:
         (alice,) = await clients(site, "alice")
         await alice.subscribe("/queue/a", id="1")
@@ -56,23 +41,24 @@ class TestSessions:
             assert (answer.status, answer.error) == (404, "there is no such session")
         await close(alice)
 
-    async def test_pages(self, site: Running) -> None:
-        peers = await clients(site, "bob", "Alice", "carol")
-        found: list[tuple[dict[str, object], list[str], int]] = [
-            ({}, ["bob", "Alice", "carol"], 3),
-            ({"sort": "login"}, ["Alice", "bob", "carol"], 3),
-            ({"sort": "-login"}, ["carol", "bob", "Alice"], 3),
-            ({"sort": "-connected_at", "limit": 1}, ["carol"], 3),
-            ({"limit": 1, "offset": 1}, ["Alice"], 3),
-            ({"offset": 9}, [], 3),
+    async def test_rows_in_order_and_filters(self, site: Running) -> None:
+        peers = [await site.peer(login="bob", client_id="desk"), await site.peer("websocket", login="Alice")]
+        await peers[0].subscribe("/queue/a")
+        answer = await site.get("sessions")
+        assert (answer["total"], answer["limit"], answer["offset"]) == (2, 100, 0)
+        keys = ("login", "client_id", "transport", "subscriptions", "held")
+        assert [tuple(row[key] for key in keys) for row in answer["sessions"]] == [
+            ("bob", "desk", "tcp", 1, None),
+            ("Alice", "", "websocket", 0, None),
+        ]
+        for query, logins, total in (
+            ({"sort": "-connected_at", "limit": 1}, ["Alice"], 2),
+            ({"sort": "login", "offset": 1}, ["bob"], 2),
             ({"q": "AL"}, ["Alice"], 1),
-            ({"q": "o", "sort": "-login"}, ["carol", "bob"], 2),
             ({"login": "bob"}, ["bob"], 1),
             ({"login": "bob", "transport": "websocket"}, [], 0),
-            ({"transport": "tcp", "limit": 2}, ["bob", "Alice"], 3),
-        ]
-        for query, logins, total in found:
-            answer = await site.get("sessions", **query)
+        ):
+            answer = await site.get("sessions", **query)  # type: ignore[arg-type]
             assert ([row["login"] for row in answer["sessions"]], answer["total"]) == (logins, total), query
         await close(*peers)
 
@@ -82,24 +68,22 @@ class TestEndSession:
         for query, told in (({"reason": "maintenance at noon"}, b"maintenance at noon"), ({}, b"operator")):
             (alice,) = await clients(site, "alice")
             (row,) = (await site.get("sessions"))["sessions"]
+            for reason in ("two\nlines", "x" * 201, "nul\0"):
+                answer = await site.ask("DELETE", f"sessions/{row['id']}", reason=reason)
+                assert (answer.status, answer.error) == (400, "reason must be one line of at most 200 characters")
             answer = await site.ask("DELETE", f"sessions/{row['id']}", **query)  # type: ignore[arg-type]
             assert (answer.status, answer.body) == (204, b"")
             error = await alice.at_end_after_error()
             assert (error["message"], told in error.body) == ("session ended", True)
             await close(alice)
 
-    async def test_a_reason_that_is_no_line(self, site: Running) -> None:
-        (alice,) = await clients(site, "alice")
-        (row,) = (await site.get("sessions"))["sessions"]
-        for reason in ("two\nlines", "x" * 201, "nul\0"):
-            answer = await site.ask("DELETE", f"sessions/{row['id']}", reason=reason)
-            assert (answer.status, answer.error) == (400, "reason must be one line of at most 200 characters")
-        assert (await site.get("sessions"))["total"] == 1
-        await close(alice)
-
 
 class TestEndSessionsOf:
     async def test_each_is_told_why_and_others_stay(self, site: Running) -> None:
+        """Functions are no users, though a user may have the name of their session."""
+        functions = site.gateway.broker.open_session(
+            V12, "alice", peer=INTERNAL, transport=INTERNAL, connected_at=0.0, carrier=Carrier()
+        )
         alice, also, bob = await clients(site, "alice", "alice", "bob")
         with structlog.testing.capture_logs() as logs:
             answer = await site.ask("DELETE", "sessions", login="alice", reason="she has left")
@@ -108,17 +92,12 @@ class TestEndSessionsOf:
             error = await peer.at_end_after_error()
             assert (error["message"], error.body) == ("session ended", b"she has left")
         (line,) = [line for line in logs if line["event"] == "admin"]
-        shown = {key: line[key] for key in ("action", "target", "outcome", "told", "ended")}
-        assert shown == {
-            "action": "end sessions of user",
-            "target": "alice",
-            "outcome": "done",
-            "told": "she has left",
-            "ended": 2,
-        }
+        keys = ("action", "target", "outcome", "told", "ended")
+        assert [line[key] for key in keys] == ["end sessions of user", "alice", "done", "she has left", 2]
         await bob.settled()
-        assert [row["login"] for row in (await site.get("sessions"))["sessions"]] == ["bob"]
+        assert "bob" in [row["login"] for row in (await site.get("sessions"))["sessions"]]
         await close(alice, also, bob)
+        functions.close()
 
     async def test_a_wrong_query_or_an_unknown_user_ends_no_session(self, site: Running) -> None:
         (alice,) = await clients(site, "alice")
@@ -134,30 +113,6 @@ class TestEndSessionsOf:
             assert (await site.ask("DELETE", "sessions", login=name)).json == {"ended": 0}
         await alice.settled()
         await close(alice)
-
-    async def test_functions_are_no_users(self, site: Running) -> None:
-        """Though a user may have the name of their session."""
-        session = site.gateway.broker.open_session(
-            V12, "gateway", peer=INTERNAL, transport=INTERNAL, connected_at=0.0, carrier=Endless()
-        )
-        (user,) = await clients(site, "gateway")
-        assert (await site.ask("DELETE", "sessions", login="gateway")).json == {"ended": 1}
-        await user.at_end_after_error()
-        await close(user)
-        session.close()
-
-
-class Endless:
-    """The connection of a session that must not be ended."""
-
-    def flush(self) -> None:
-        pass
-
-    def end(self, error: ProtocolError) -> None:
-        raise AssertionError(error)
-
-    def renew(self, renewal: Renewal) -> None:
-        raise AssertionError(renewal)
 
 
 class TestSubscriptions:
@@ -227,46 +182,3 @@ class TestAtOnce:
         assert rounds.total >= 500
         assert rounds.most <= 20
         await close(peer)
-
-
-MANY = 10_000
-
-
-@pytest.mark.slow
-class TestMany:
-    @pytest.fixture
-    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
-        watch = Watch()
-        for keys in (rows.SESSION_KEYS, rows.SUBSCRIPTION_KEYS, rows.DESTINATION_KEYS):
-            for name in ("login", "target", "name"):
-                if name in keys:
-                    monkeypatch.setitem(keys, name, self.counted(watch, keys[name]))
-        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
-        return watch
-
-    def counted(self, watch: Watch, key: Any) -> Any:
-        return lambda entry: (watch.look(), key(entry))[1]
-
-    def open_session(self, site: Running, number: int) -> Session:
-        return site.gateway.broker.open_session(
-            V12,
-            f"user-{number:06}",
-            peer=f"192.0.2.1:{number}",
-            transport="tcp",
-            connected_at=float(-number),
-            carrier=Endless(),
-        )
-
-    async def test_subscriptions(self, site: Running, watch: Watch) -> None:
-        for number in range(MANY // 100):
-            session = self.open_session(site, number)
-            for id in range(100):
-                headers = {"destination": f"/topic/{id:03}", "id": str(id)}
-                session.handle(Frame(Head.of("SUBSCRIBE", headers), b""))
-        answer = await site.get("subscriptions", sort="target", limit=10, offset=2 * MANY // 100)
-        assert [(row["target"], row["login"]) for row in answer["subscriptions"]] == [
-            ("/topic/002", f"user-{number:06}") for number in range(10)
-        ]
-        assert answer["total"] == MANY
-        assert watch.total >= MANY
-        assert watch.most <= 2 * SLICE

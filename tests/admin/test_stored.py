@@ -17,7 +17,6 @@ from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.options import SendOptions
 from gateway.codec import Head
-from tests.transports.peers import Peer
 
 from .running import Running, running
 from .test_listing import Watch
@@ -79,28 +78,20 @@ class TestScheduled:
         for query, sizes in expected:
             assert [row["size"] for row in await scheduled(site, **query)] == sizes, query
 
-    async def test_one_is_cancelled(self, either: Running) -> None:
-        await later(either, "/queue/a", "one")
-        await later(either, "/queue/a", "four")
-        first, second = await scheduled(either)
-        with capture_logs() as logs:
-            answer = await either.ask("DELETE", f"scheduled/{first['id']}")
-        assert (answer.status, answer.body) == (204, b"")
-        assert [row["id"] for row in await scheduled(either)] == [second["id"]]
-        (line,) = [each for each in logs if each["event"] == "admin"]
-        assert (line["action"], line["target"]) == ("cancel scheduled message", first["id"])
-        assert (line["destination"], line["outcome"]) == ("/queue/a", "done")
-        assert (await either.ask("DELETE", f"scheduled/{first['id']}")).status == 404
-
-    async def test_all_of_a_destination(self, either: Running) -> None:
+    async def test_one_is_cancelled_and_all_of_a_destination(self, either: Running) -> None:
         for name in ("/queue/a", "/queue/b", "/queue/a,/queue/c", "/queue/a", "/queue/b"):
             await later(either, name)
+        first = (await scheduled(either))[0]
         with capture_logs() as logs:
-            answer = await either.ask("DELETE", "scheduled", destination="a")
-        assert answer.json == {"cancelled": 3}
+            answer = await either.ask("DELETE", f"scheduled/{first['id']}")
+            assert (answer.status, answer.body) == (204, b"")
+            assert (await either.ask("DELETE", "scheduled", destination="a")).json == {"cancelled": 2}
         assert {row["destination"] for row in await scheduled(either)} == {"/queue/b"}
-        (line,) = [each for each in logs if each["event"] == "admin"]
-        assert (line["action"], line["target"], line["done"]) == ("cancel scheduled messages", "a", 3)
+        one, many = [each for each in logs if each["event"] == "admin"]
+        assert (one["action"], one["target"]) == ("cancel scheduled message", first["id"])
+        assert (one["destination"], one["outcome"]) == ("/queue/a", "done")
+        assert (many["action"], many["target"], many["done"]) == ("cancel scheduled messages", "a", 2)
+        assert (await either.ask("DELETE", f"scheduled/{first['id']}")).status == 404
         assert (await either.ask("DELETE", "scheduled", destination="/nowhere")).json == {"cancelled": 0}
 
     async def test_not_while_the_store_is_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,122 +126,82 @@ class TestScheduled:
             assert await scheduled(third) == []
 
 
-class TestRetained:
-    async def test_rows(self, either: Running) -> None:
-        await publish(either, "/topic/a", "one", retain="set")
-        await publish(either, "/topic/b", "four", retain="set")
-        answer = await either.get("retained", sort="-size")
-        assert [(row["topic"], row["size"]) for row in answer["retained"]] == [("/topic/b", 4), ("/topic/a", 3)]
-        assert answer["retained"][0]["stored"] is (either.settings.store != "memory")
-        assert (await either.get("retained", q="B"))["total"] == 1
-        found = await either.get("retained/message", topic="/topic/a")
-        assert (found["body"], found["headers"]["retained"]) == ("one", "true")
-
-    async def test_it_is_deleted(self, either: Running) -> None:
-        await publish(either, "/topic/a", "one", retain="set")
-        with capture_logs() as logs:
-            answer = await either.ask("DELETE", "retained/message", topic="/topic/a")
-        assert answer.status == 204
-        assert (await either.get("retained"))["total"] == 0
-        (line,) = [each for each in logs if each["event"] == "admin"]
-        assert (line["action"], line["target"]) == ("delete retained message", "/topic/a")
-        for method in ("GET", "DELETE"):
-            answer = await either.ask(method, "retained/message", topic="/topic/a")
-            assert (answer.status, answer.error) == (404, "that topic retains no message")
+async def test_a_retained_message_is_shown_and_deleted(either: Running) -> None:
+    await publish(either, "/topic/a", "one", retain="set")
+    await publish(either, "/topic/b", "four", retain="set")
+    answer = await either.get("retained", sort="-size")
+    assert [(row["topic"], row["size"]) for row in answer["retained"]] == [("/topic/b", 4), ("/topic/a", 3)]
+    assert answer["retained"][0]["stored"] is (either.settings.store != "memory")
+    found = await either.get("retained/message", topic="/topic/a")
+    assert (found["body"], found["headers"]["retained"]) == ("one", "true")
+    with capture_logs() as logs:
+        answer = await either.ask("DELETE", "retained/message", topic="/topic/a")
+    assert answer.status == 204
+    assert (await either.get("retained", q="A"))["total"] == 0
+    (line,) = [each for each in logs if each["event"] == "admin"]
+    assert (line["action"], line["target"]) == ("delete retained message", "/topic/a")
+    for method in ("GET", "DELETE"):
+        answer = await either.ask(method, "retained/message", topic="/topic/a")
+        assert (answer.status, answer.error) == (404, "that topic retains no message")
 
 
-async def resume(site: Running, topic: str = "/topic/log.a") -> Peer:
-    alice = await site.peer(login="alice", client_id="desk")
-    await alice.subscribe(topic, ack="client", resume="me")
-    return alice
-
-
-class TestCursors:
-    async def test_rows(self, either: Running) -> None:
-        alice = await resume(either)
-        (row,) = (await either.get("cursors"))["cursors"]
-        assert (row["login"], row["client_id"], row["resume"]) == ("alice", "desk", "me")
-        assert (row["topic"], row["behind"], bool(row["session"])) == ("/topic/log.a", 0, True)
-        await alice.send_frame("DISCONNECT", receipt="end")
-        await alice.frame("RECEIPT")
-        await alice.aclose()
-        await publish(either, "/topic/log.a", "one")
-        (row,) = (await either.get("cursors", q="alice", sort="-topic"))["cursors"]
-        assert (row["behind"], row["session"]) == (1, "")
-
-    async def test_it_is_deleted(self, either: Running) -> None:
-        alice = await resume(either, "/topic/log.*")
-        (row,) = (await either.get("cursors"))["cursors"]
-        assert row["behind"] is None
-        with capture_logs() as logs:
-            answer = await either.ask("DELETE", "cursor", name=row["name"])
-        assert answer.status == 204
-        (line,) = [each for each in logs if each["event"] == "admin"]
-        assert (line["action"], line["target"]) == ("delete cursor", row["name"])
-        assert (await either.get("cursors"))["total"] == 0
+async def test_a_cursor_is_shown_and_deleted(either: Running) -> None:
+    alice = await either.peer(login="alice", client_id="desk")
+    await alice.subscribe("/topic/log.a", ack="client", resume="me")
+    await alice.subscribe("/topic/log.*", id=2, ack="client", resume="all")
+    row, pattern = (await either.get("cursors", sort="-topic"))["cursors"]
+    assert (row["login"], row["client_id"], row["resume"]) == ("alice", "desk", "me")
+    assert (row["topic"], row["behind"], bool(row["session"]), pattern["behind"]) == ("/topic/log.a", 0, True, None)
+    await alice.send_frame("DISCONNECT", receipt="end")
+    await alice.frame("RECEIPT")
+    await alice.aclose()
+    await publish(either, "/topic/log.a", "one")
+    (row,) = (await either.get("cursors", q="log.a"))["cursors"]
+    assert (row["behind"], row["session"]) == (1, "")
+    with capture_logs() as logs:
         answer = await either.ask("DELETE", "cursor", name=row["name"])
-        assert (answer.status, answer.error) == (404, "there is no such cursor")
-        await alice.aclose()
+    assert answer.status == 204
+    (line,) = [each for each in logs if each["event"] == "admin"]
+    assert (line["action"], line["target"]) == ("delete cursor", row["name"])
+    assert (await either.get("cursors"))["total"] == 1
+    answer = await either.ask("DELETE", "cursor", name=row["name"])
+    assert (answer.status, answer.error) == (404, "there is no such cursor")
 
 
-class TestPatience:
-    @pytest.fixture(autouse=True)
-    def silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(MessageAdmin, "when_stored", lambda self, then: None)
-
-    async def test_one(self, site: Running, autojump_clock: MockClock) -> None:
+async def test_a_store_that_does_not_confirm(
+    site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MessageAdmin, "when_stored", lambda self, then: None)
+    for _ in range(2):
         await later(site, "/queue/a")
-        (row,) = await scheduled(site)
-        started = trio.current_time()
-        answer = await site.ask("DELETE", f"scheduled/{row['id']}")
-        assert answer.status == 503
-        assert trio.current_time() - started == pytest.approx(30)
-        assert answer.error == "it is cancelled, and the store has not confirmed it within 30 s"
-
-    async def test_all(self, site: Running, autojump_clock: MockClock) -> None:
-        await later(site, "/queue/a")
-        with capture_logs() as logs:
-            answer = await site.ask("DELETE", "scheduled", destination="/queue/a")
-        assert (answer.status, answer.error) == (503, "stopped after 30 s; cancelled so far: 1")
-        (line,) = [each for each in logs if each["event"] == "admin"]
-        assert (line["outcome"], line["done"]) == ("refused", 1)
-
-
-MANY = 10_000
+    row, _ = await scheduled(site)
+    started = trio.current_time()
+    answer = await site.ask("DELETE", f"scheduled/{row['id']}")
+    assert (answer.status, answer.error) == (503, "it is cancelled, and the store has not confirmed it within 30 s")
+    assert trio.current_time() - started == pytest.approx(30)
+    with capture_logs() as logs:
+        answer = await site.ask("DELETE", "scheduled", destination="/queue/a")
+    assert (answer.status, answer.error) == (503, "stopped after 30 s; cancelled so far: 1")
+    (line,) = [each for each in logs if each["event"] == "admin"]
+    assert (line["outcome"], line["done"]) == ("refused", 1)
 
 
 @pytest.mark.slow
-class TestMany:
-    @pytest.fixture
-    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
-        watch = Watch()
+async def test_many_are_listed_and_cancelled_in_slices(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    many, watch, router = 10_000, Watch(), site.gateway.broker.router
+    for number in range(many):
+        head = Head.of("SEND", {"destination": "/queue/a"})
+        router.send(router.prepare(head, b"", "/queue/a", SendOptions(delay=3_600.0 + number), None))
 
-        def counted(key: Any) -> Any:
-            return lambda entry: (watch.look(), key(entry))[1]
+    def counted(key: Any) -> Any:
+        return lambda entry: (watch.look(), key(entry))[1]
 
-        for keys, name in ((stored_rows.SCHEDULED_KEYS, "due"), (stored_rows.RETAINED_KEYS, "topic")):
-            monkeypatch.setitem(keys, name, counted(keys[name]))
-        monkeypatch.setattr(stored_rows, "targets_of", counted(stored_rows.targets_of))
-        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
-        return watch
-
-    @pytest.fixture
-    def many(self, site: Running) -> Running:
-        router = site.gateway.broker.router
-        for number in range(MANY):
-            head = Head.of("SEND", {"destination": "/queue/a"})
-            router.send(router.prepare(head, b"", "/queue/a", SendOptions(delay=3_600.0 + number), None))
-        return site
-
-    async def test_listed_and_cancelled(self, many: Running, watch: Watch) -> None:
-        answer = await many.get("scheduled", sort="-due", limit=10, destination="/queue/a")
-        assert answer["total"] == MANY
-        assert [row["due"] for row in answer["scheduled"]] == sorted(
-            [row["due"] for row in answer["scheduled"]], reverse=True
-        )
-        assert watch.total >= MANY
-        assert watch.most <= 3 * SLICE
-        watch.most = 0
-        assert (await many.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": MANY}
-        assert 0 < watch.most <= SLICE
-        assert len(many.gateway.broker.scheduler) < 100
+    monkeypatch.setitem(stored_rows.SCHEDULED_KEYS, "due", counted(stored_rows.SCHEDULED_KEYS["due"]))
+    monkeypatch.setattr(stored_rows, "targets_of", counted(stored_rows.targets_of))
+    monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
+    answer = await site.get("scheduled", sort="-due", limit=10, destination="/queue/a")
+    assert (answer["total"], watch.total >= many, watch.most <= 3 * SLICE) == (many, True, True)
+    watch.most = 0
+    assert (await site.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": many}
+    assert 0 < watch.most <= SLICE
+    assert len(site.gateway.broker.scheduler) < 100

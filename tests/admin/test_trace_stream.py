@@ -100,8 +100,8 @@ class TestEvents:
         }
         assert receipt["headers"] == [["receipt-id", "settled"]]
 
-    async def test_frames_that_come_in_a_pause_are_written_together(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    async def test_frames_of_a_pause_are_written_together_and_lost_ones_stand_where_they_were(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         peer, reader = await traced(harness, nursery)
         await peer.settled()
@@ -113,21 +113,14 @@ class TestEvents:
         await trio.sleep(trace_stream.PAUSE)
         await wait_all_tasks_blocked()
         assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 41
-
-    async def test_what_was_lost_stands_where_it_was(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        reader.text = ""
         monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
-        peer, reader = await traced(harness, nursery)
         for _ in range(3):
             await peer.settled()
         await trio.sleep(2 * trace_stream.PAUSE)
-        await peer.settled()
-        await wait_all_tasks_blocked()
         names = [name for name, _ in reader.events]
-        lost = names.index("dropped")
-        assert reader.events[lost][1] == {"frames": 6 - lost}
-        assert names == ["frame"] * lost + ["dropped", "frame", "frame"]
+        assert names == ["frame"] * names.index("dropped") + ["dropped"]
+        assert reader.events[-1][1] == {"frames": 7 - len(names)}
 
     async def test_a_comment_in_the_silence(
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
@@ -153,20 +146,16 @@ class TestEvents:
 
 
 class TestReaders:
-    async def test_a_reader_that_leaves(
+    async def test_a_reader_that_leaves_and_one_that_takes_nothing(
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         peer, reader = await traced(harness, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
         assert harness.connections[0]._observer is None
-        await peer.settled()
-        assert reader.events == []
-
-    async def test_a_reader_that_takes_nothing(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        peer, reader = await traced(harness, nursery)
+        reader = Reader()
+        nursery.start_soon(stream_of(harness), SCOPE, reader.receive, reader.send)
+        await wait_all_tasks_blocked()
         reader.stuck = True
         await peer.settled()
         await trio.sleep(trace_stream.LONGEST_WRITE - 1)
@@ -175,16 +164,14 @@ class TestReaders:
         assert harness.connections[0]._observer is None
         assert not reader.complete
 
-    async def test_a_head_has_no_events(self, harness: Harness, autojump_clock: MockClock) -> None:
-        await harness.session("tcp")
-        reader = Reader()
+    async def test_a_head_has_no_events_nor_has_a_session_that_has_gone(
+        self, harness: Harness, site: Running, autojump_clock: MockClock
+    ) -> None:
+        peer, reader = await harness.session("tcp"), Reader()
         await stream_of(harness)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
         assert (reader.started["status"], reader.text, reader.complete) == (200, "", True)
         assert harness.connections[0]._observer is None
-
-    async def test_a_session_that_has_gone(self, harness: Harness, site: Running, autojump_clock: MockClock) -> None:
-        peer, reader = await harness.session("tcp"), Reader()
-        stream = stream_of(harness)
+        stream, reader = stream_of(harness), Reader()
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
@@ -195,32 +182,24 @@ class TestReaders:
         assert (answer.status, answer.error) == (404, "there is no such session")
 
 
-class TestLogins:
-    async def test_it_ends_with_a_logout(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        logins = ConsoleSessions()
-        login, other = logins.begin("alice"), logins.begin("alice")
-        peer, reader = await traced(harness, nursery, login)
-        await peer.settled()
-        logins.end(other)
-        await trio.sleep(1)
-        assert not reader.complete
-        logins.end(login)
-        await peer.settled()
-        await trio.sleep(1)
-        assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
-        assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
-        assert reader.complete
-        assert harness.connections[0]._observer is None
-
-    async def test_it_ends_with_its_time(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        login = ConsoleSessions().begin("alice", 100.0)
-        _, reader = await traced(harness, nursery, login)
-        await trio.sleep(99)
-        assert not reader.complete
-        await trio.sleep(2)
-        assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
-        assert reader.complete
+async def test_a_stream_ends_with_its_login(harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """By a logout, and by its time."""
+    logins = ConsoleSessions()
+    login, other, short = logins.begin("alice"), logins.begin("alice"), logins.begin("alice", 100.0)
+    peer, reader = await traced(harness, nursery, login)
+    logins.end(other)
+    await trio.sleep(1)
+    assert not reader.complete
+    logins.end(login)
+    await peer.settled()
+    await trio.sleep(1)
+    assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
+    assert reader.complete
+    assert harness.connections[0]._observer is None
+    reader = Reader()
+    nursery.start_soon(stream_of(harness, short), SCOPE, reader.receive, reader.send)
+    await trio.sleep(97)
+    assert not reader.complete
+    await trio.sleep(2)
+    assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
+    assert reader.complete

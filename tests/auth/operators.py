@@ -45,14 +45,5 @@ async def refusing(credentials: Credentials) -> None:
     raise LoginRefused("the account is closed", is_guess=False)
 
 
-def nonsense(credentials: Credentials) -> object:
-    return {"number": 5, "empty": "", "nobody": Identity("")}[credentials.passcode or ""]
-
-
 def of_two(credentials: Credentials, other: str) -> None:
     """Has a parameter too many."""
-
-
-async def never(credentials: Credentials) -> None:
-    """Hangs."""
-    await trio.sleep_forever()

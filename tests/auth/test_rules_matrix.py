@@ -220,28 +220,3 @@ async def test_the_address_of_a_client_counts_and_a_refusal_names_command_and_ru
         if kind == "websocket":
             assert peer.websocket.closed == (1008, "access refused")
         await peer.aclose()
-
-
-async def test_a_reload(kind: str, tmp_path: Path) -> None:
-    """Sessions with a subscription that is no longer allowed end; the others continue under the new rules."""
-    async with behind_a_proxy(tmp_path) as running:
-        here = await come_from(running, kind, "alice", "10.0.0.7")
-        there = await come_from(running, kind, "alice", "192.0.2.7")
-        for peer in (here, there):
-            await peer.subscribe("/topic/prices.gold")
-        write(RULES.replace("[[rule]]", "[[role]]", 1))
-        running.reload()  # wrong rules change nothing
-        await there.subscribe("/topic/prices.gold", 3)
-        write('[[rule]]\ndestination = "**"\naddresses = ["192.0.2.0/24"]\ndeny = ["subscribe"]\n' + RULES)
-        running.reload()
-        error = await there.at_end_after_error()
-        assert error.headers["message"] == "access refused"
-        assert error.body.decode() == (
-            "the rules or groups have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
-            f"`gateway acl explain {WAY[kind]}--address=192.0.2.7 alice subscribe /topic/prices.gold` says why"
-        )
-        await here.subscribe("/topic/prices.silver", 2)
-        again = await come_from(running, kind, "alice", "192.0.2.7")
-        assert not await attempt(again, "subscribe", "/topic/prices.gold")
-        for peer in (here, there, again):
-            await peer.aclose()

@@ -23,11 +23,8 @@ from .issuer import LONG_SECRET, SECRET, b64, claims, jwk, jwks, private, public
 
 ALGORITHMS = {
     "HS256": ("", LONG_SECRET),
-    "HS384": ("", LONG_SECRET),
     "HS512": ("", LONG_SECRET),
     "RS256": ("RSA", None),
-    "RS384": ("RSA", None),
-    "RS512": ("RSA", None),
     "PS256": ("RSA", None),
     "ES256": ("P-256", None),
     "ES384": ("P-384", None),
@@ -193,50 +190,28 @@ async def test_hostile_tokens(path: Path, logged: list[EventDict]) -> None:
     assert "verification failed" in await reason(Tokens(path), forged, logged), "a key in the header is ignored"
 
 
-class TestSlowKeys:
-    @pytest.mark.parametrize(
-        ("keys", "algorithm", "kid", "threads"),
-        [
-            (["RSA"], "RS256", None, 0),
-            (["P-521"], "ES512", None, 1),
-            (["P-256"] * 2, "ES256", None, 0),
-            (["P-256"] * 3, "ES256", None, 1),
-            (["P-256"] * 3, "ES256", "0", 0),
-        ],
-    )
-    async def test_run_in_a_thread(
-        self,
-        path: Path,
-        keys: list[str],
-        algorithm: str,
-        kid: str | None,
-        threads: int,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        write(path, jwks(*[jwk(kind, number, kid=str(number)) for number, kind in enumerate(keys)]))
-        found, run, ran = Tokens(path), trio.to_thread.run_sync, []
+@pytest.mark.parametrize(
+    ("keys", "algorithm", "kid", "threads"),
+    [
+        (["RSA"], "RS256", None, 0),
+        (["P-521"], "ES512", None, 1),
+        (["P-256"] * 2, "ES256", None, 0),
+        (["P-256"] * 3, "ES256", None, 1),
+        (["P-256"] * 3, "ES256", "0", 0),
+    ],
+)
+async def test_slow_keys_are_tried_in_a_thread(
+    path: Path, keys: list[str], algorithm: str, kid: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, jwks(*[jwk(kind, number, kid=str(number)) for number, kind in enumerate(keys)]))
+    found, run, ran = Tokens(path), trio.to_thread.run_sync, []
 
-        async def count(call: Any, *arguments: object, **how: Any) -> object:
-            ran.append(call)
-            return await run(call, *arguments, **how)
+    async def count(call: Any, *arguments: object, **how: Any) -> object:
+        ran.append(call)
+        return await run(call, *arguments, **how)
 
-        is_slow = [key.is_slow for key in read_keys(path)]
-        assert is_slow == [keys == ["P-521"]] * len(keys)
-        monkeypatch.setattr(trio.to_thread, "run_sync", count)
-        assert (await found.identify(token(algorithm, private(keys[0]), kid))).user == "alice"
-        await refused(found, token(algorithm, private(keys[0], 99), kid))
-        assert len(ran) == 2 * threads
-
-
-class TestRotation:
-    async def test_the_file_changes(self, path: Path, logged: list[EventDict]) -> None:
-        found = Tokens(path)
-        old, new = token("HS256", SECRET), token("HS256", LONG_SECRET)
-        assert (await found.identify(old)).user == "alice"
-        write(path, LONG_SECRET)
-        assert (await found.identify(new)).user == "alice"
-        assert [line["event"] for line in logged] == ["jwt_keys read again"]
-        await refused(found, old)
-        write(path, "short")
-        assert (await found.identify(new)).user == "alice"
-        assert SECRET not in str(logged)
+    assert [key.is_slow for key in read_keys(path)] == [keys == ["P-521"]] * len(keys)
+    monkeypatch.setattr(trio.to_thread, "run_sync", count)
+    assert (await found.identify(token(algorithm, private(keys[0]), kid))).user == "alice"
+    await refused(found, token(algorithm, private(keys[0], 99), kid))
+    assert len(ran) == 2 * threads

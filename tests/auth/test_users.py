@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from gateway.auth.users import NICENESS, SlowThreads, UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Certificate, Credentials, Identity
 from gateway.config.settings import SettingsError, load
+from tests.transports.peers import until
 
 from .issuer import write
 
@@ -88,27 +88,6 @@ class TestAuthenticate:
         assert await found.authenticate(Credentials("alic", "esecret")) is None
         assert len(asked) == 3
 
-    async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        both, running, most = threading.Barrier(2, timeout=10), 0, 0
-        lock = threading.Lock()
-
-        def verify(hashed: str, passcode: str) -> bool:
-            nonlocal running, most
-            with lock:
-                running += 1
-                most = max(most, running)
-            both.wait()
-            with lock:
-                running -= 1
-            return True
-
-        monkeypatch.setattr(passwords, "verify", verify)
-        found = UsersFile(path)
-        async with trio.open_nursery() as nursery:
-            for number in range(4):
-                nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}"))
-        assert most == users.THREADS
-
 
 class TestFlood:
     async def test_a_remembered_passcode_is_refused_too(self, path: Path) -> None:
@@ -135,87 +114,42 @@ class TestFlood:
         assert len(asked) == 101
 
 
-class TestReview:
-    @staticmethod
-    async def log_in(found: UsersFile) -> Identity:
+async def test_an_identity_is_reviewed_when_the_file_is_read_again(path: Path) -> None:
+    found = UsersFile(path)
+    identities = []
+    for _ in range(2):  # verified, and remembered
         identity = await found.authenticate(Credentials("alice", "secret"))
         assert identity is not None
         assert SECRET not in repr(identity)
-        return identity
+        identities.append(identity)
 
-    @staticmethod
-    def review(identity: Identity) -> Identity:
-        assert identity.review is not None
-        return identity.review(identity)
-
-    async def test_a_removed_user(self, path: Path) -> None:
-        found = UsersFile(path)
-        identities = [await self.log_in(found), await self.log_in(found)]  # verified, and remembered
-        for text in (f"# new\nalice:{SECRET}\n", "alice\n"):  # a damaged file changes nothing
-            write(path, text)
-            found.file.reload()
-            assert [self.review(each) for each in identities] == identities
-        write(path, f"bob:{OTHER}\n")
-        assert self.review(identities[0]) is identities[0], "not before the file is read"
+    def review(text: str) -> list[Identity]:
+        write(path, text)
         found.file.reload()
-        for identity in identities:
-            with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
-                self.review(identity)
-            assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
+        return [each.review(each) for each in identities if each.review is not None]
 
-    async def test_another_hash_is_another_passcode(self, path: Path) -> None:
-        found = UsersFile(path)
-        identity = await self.log_in(found)
-        passwords.write_user(path, "alice", passwords.hash_passcode("secret"))
-        found.file.reload()
-        with pytest.raises(SessionEnded, match=r"^passcode changed$"):
-            self.review(identity)
-        again = await self.log_in(found)
-        assert self.review(again) is again
-
-    async def test_other_groups(self, path: Path) -> None:
-        found = UsersFile(path)
-        identity = await self.log_in(found)
-        write(path, f"alice:{SECRET}:ops,traders\n")
-        found.file.reload()
-        now = self.review(replace(identity, method="ticket"))
-        assert now == Identity("alice", frozenset({"ops", "traders"}), method="ticket")
-        write(path, f"bob:{OTHER}\n")
-        found.file.reload()
-        with pytest.raises(SessionEnded):
-            self.review(now)
+    for text in (f"# new\nalice:{SECRET}\n", "alice\n"):  # a damaged file changes nothing
+        assert review(text) == identities
+    assert [each.groups for each in review(f"alice:{SECRET}:ops,traders\n")] == [{"ops", "traders"}] * 2
+    with pytest.raises(SessionEnded, match=r"^passcode changed$"):  # another hash of the same passcode
+        review(f"alice:{passwords.hash_passcode('secret')}\n")
+    with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
+        review(f"bob:{OTHER}\n")
+    assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
 
 
-class TestChangesOfTheFile:
-    async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
-        found = UsersFile(path)
-        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
-        passwords.write_user(path, "alice", OTHER)
-        passwords.write_user(path, "carol", SECRET)
-        assert await found.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
-        assert await found.authenticate(Credentials("alice", "other")) == Identity("alice")
-        assert await found.authenticate(Credentials("carol", "secret")) == Identity("carol")
-        assert [line["event"] for line in logged] == ["users_file read again"]
+async def test_a_file_that_changes_is_read_again(path: Path, logged: list[EventDict]) -> None:
+    found = UsersFile(path)
+    assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+    passwords.write_user(path, "alice", OTHER)
+    passwords.write_user(path, "carol", SECRET)
+    assert await found.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
+    assert await found.authenticate(Credentials("carol", "secret")) == Identity("carol")
+    assert [line["event"] for line in logged] == ["users_file read again"]
 
 
 def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-
-class Work:
-    """A function that runs until the test ends it."""
-
-    def __init__(self) -> None:
-        self.begun: list[int] = []
-        self.release = threading.Event()
-        self._token = trio.lowlevel.current_trio_token()
-        self.has_begun = trio.Event()
-
-    def __call__(self, number: int) -> int:
-        self.begun.append(number)
-        trio.from_thread.run_sync(self.has_begun.set, trio_token=self._token)
-        self.release.wait(10)
-        return number
 
 
 class TestSlowThreads:
@@ -232,37 +166,25 @@ class TestSlowThreads:
         monkeypatch.setattr(os, "setpriority", refuse)  # as some systems do
         assert await SlowThreads(1).run(sum, [1, 2]) == 3
 
-    async def test_a_cancelled_call_leaves_the_queue(self, nursery: trio.Nursery) -> None:
-        threads, work = SlowThreads(1), Work()
-        nursery.start_soon(threads.run, work, 1)
-        await work.has_begun.wait()
+    def test_a_cancelled_call_leaves_the_queue_and_a_loop_may_end_before_the_thread(self) -> None:
+        threads, begun, release = SlowThreads(1), [], threading.Event()
 
-        async def cancel(scope: trio.CancelScope) -> None:
-            await wait_all_tasks_blocked()
-            scope.cancel()
+        def work(number: int) -> None:
+            begun.append(number)
+            release.wait(10)
 
-        with trio.CancelScope() as scope:
-            nursery.start_soon(cancel, scope)
-            await threads.run(work, 2)
-        assert scope.cancelled_caught
-        work.release.set()
-        assert await threads.run(work, 3) == 3
-        assert work.begun == [1, 3]
-
-    def test_the_loop_may_end_before_the_thread(self) -> None:
-        found: list[Work] = []
-
-        async def leave(threads: SlowThreads) -> None:
-            found.append(Work())
+        async def leave() -> None:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(threads.run, found[0], 1)
-                await found[0].has_begun.wait()
+                for number in (1, 2):
+                    nursery.start_soon(threads.run, work, number)
+                    await wait_all_tasks_blocked()
+                await until(lambda: begun)
                 nursery.cancel_scope.cancel()
 
-        threads = SlowThreads(1)
-        trio.run(leave, threads)
-        found[0].release.set()
+        trio.run(leave)
+        release.set()
         assert trio.run(threads.run, sum, [1, 2]) == 3, "the thread lives on"
+        assert begun == [1]
 
 
 class TestSettings:

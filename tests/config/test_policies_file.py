@@ -25,27 +25,17 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 BAD = 'match = "/queue/a"\nbackoff = -1'
 LAYOUTS = [
     ("comments", f"# [[policy]]\n  # [[policy]]\n[[policy]] # [[policy]]\n# backoff = -1\n{BAD}", 6),
-    ("blank lines and spaces", f"\n\n [[ policy ]] \n\n{BAD}", 6),
     ("quoted", "[[\"policy\"]]\n\"match\" = '/queue/a'\n\n  'backoff'  =  -1", 4),
     ("escaped", '[["p\\u006flicy"]]\nmatch = "/queue/a"\n"b\\u0061ckoff" = -1', 3),
-    ("carriage returns", f"max_headers = 20\n\n[[policy]]\n{BAD}".replace("\n", "\r\n"), 5),
     ("in a basic string", f'server_name = "[[policy]]#\\""\n[[policy]]\n{BAD}', 4),
-    ("in a literal string", f"server_name = '[[policy]]\"\\'\n[[policy]]\n{BAD}", 4),
     ("in a long basic string", f'users_file = """\n[[policy]]\n{BAD}\n\\"""\n"" \'\'\' """\n[[policy]]\n{BAD}', 9),
     ("in a long literal string", f"users_file = '''\n[[policy]]\n\\'' \"\"\"\n{BAD}'''\n[[policy]]\n{BAD}", 8),
-    ("quotes before the last quotes", f'server_name = """a"""""\n[[policy]]\nconflate_by = """"""\n{BAD}', 5),
     ("in an array", f'admin_groups = [ # ]\n  "[[policy]]", # ["\n  "]",\n]\n[[policy]]\n{BAD}', 7),
-    ("in an array of the table", '[[policy]]\nmatch = [\n"/queue/a", # [\n"/queue/backoff",\n]\nbackoff = -1', 6),
     ("the second of three", f"[[policy]]\nmatch='/queue/b'\nbackoff=1\n[[policy]]\n{BAD}\n[[policy]]\nbackoff=-1", 6),
     ("dotted", '[[policy]]\nmatch = "/queue/a"\nbackoff . x = -1\nbackoff.y = 1', 3),
     ("a table within", '[[policy]]\nmatch = "/queue/a"\n[policy.backoff]\nmatch = 1', 3),
-    ("the second table within", "[[policy]]\nbackoff.match = 1\n[policy.match]\nbackoff = 1", 3),
-    ("an array within", '[[policy]]\nmatch = "/queue/a"\n[[policy.backoff]]\nbackoff = -1', 3),
-    ("a table within another", f"[[policy]]\nmatch = '/queue/b'\n[policy.sub]\n[[policy]]\n{BAD}", 3),
     ("an inline table", '[[policy]]\nmatch = "/queue/a"\ntime_to_live = 1\nbackoff = {a = "\\"}", b = [{}]}', 4),
     ("inline tables", '\npolicy = [\n  {match = "/queue/b"},\n  {match = "/queue/a", backoff = -1},\n]', 2),
-    ("a byte order mark", f"\ufeff[[policy]]\n{BAD}", 3),
-    ("no line end", f"[[policy]]\n{BAD} # the end", 3),
 ]
 HARMLESS = [
     "",
@@ -79,29 +69,12 @@ class TestLines:
         assert refused() == f'gateway.toml line {number}: policy for "/queue/b": backoff {SECONDS} -1'
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(main.main, arguments)
-    return result.exit_code, result.stdout, result.stderr
-
-
-class TestCommands:
-    SENTENCE = f'gateway.toml line 3: policy for "/queue/a": backoff {SECONDS} -1'
-
-    def test_check_config_shows_them(self) -> None:
-        write('max_headers = 20\n[[policy]]\nmatch = "/queue/a"\ndead_letter = "failed"\nbackoff = 1\n')
-        status, shown, _ = run("check-config")
-        assert status == 0
-        table = shown.splitlines()[-9:-5]  # before the summary
-        assert table[0].split() == ["[[policy]]", "#", "file"]
-        assert table[1:] == ['match = "/queue/a"', 'dead_letter = "/queue/failed"', "backoff = 1.0"]
-        before = load()
-        write(shown)
-        assert load() == before
-
-    @pytest.mark.parametrize("command", ["check-config", "serve"])
-    def test_a_wrong_one(self, command: str) -> None:
-        write(f"[[policy]]\n{BAD}\n")
-        assert run(command) == (1, "", f"Error: {self.SENTENCE}\n")
+@pytest.mark.parametrize("command", ["check-config", "serve"])
+def test_commands_refuse_a_wrong_one(command: str) -> None:
+    write(f"[[policy]]\n{BAD}\n")
+    result = CliRunner().invoke(main.main, [command])
+    sentence = f'gateway.toml line 3: policy for "/queue/a": backoff {SECONDS} -1'
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {sentence}\n")
 
 
 class TestPage:

@@ -69,24 +69,14 @@ class TestReading:
         [
             ("/queue/a.b", "/queue/a.b"),
             ("a.*", "/queue/a.*"),
-            ("topic.a", "/queue/topic.a"),
-            ("/queue/topic/a", "/queue/topic/a"),
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.#", "/topic/a.#"),
-            ("/exchange/amq.direct/k", "/exchange/amq.direct/k"),
             ("/exchange/amq.fanout", "/exchange/amq.fanout"),
-            ("/app/**", "/app/**"),
             ("/topic/home.{user}.>", "/topic/home.{user}.>"),
             ("/user/queue/**", "/user/{user}/queue/**"),
-            ("/user/topic/a", "/user/{user}/topic/a"),
             ("/user/{user}/queue/a", "/user/{user}/queue/a"),
-            ("/user/*/queue/#", "/user/*/queue/#"),
-            ("/user/**", "/user/**"),
-            ("/user/bob/**", "/user/bob/**"),
             ("/user/bob@example.org/queue/a", "/user/bob@example%2Eorg/queue/a"),
-            ("/user/bob@example%2Eorg/queue/a", "/user/bob@example%2Eorg/queue/a"),
             ("/user/a%2fb/queue/a", "/user/a%2Fb/queue/a"),
-            ("/queue/#general", "/queue/#general"),
             ("#", "#"),
             (">", "#"),
             ("/**", "#"),
@@ -107,89 +97,45 @@ class TestReading:
 
 
 WRONG = [
-    (
-        5,
-        'allow = ["send"]',
-        'rule 2: destination is missing; write the pattern of the rule, like destination = "/topic/',
-    ),
-    (6, 'destination = []\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not []"),
+    (5, 'allow = ["send"]', "rule 2: destination is missing; write the pattern of the rule, like destination ="),
     (6, 'destination = [1]\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not [1]"),
     (5, 'destination = "a"', 'rule for "a": a rule needs either allow or deny, and this one has neither'),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\ndeny = ["send"]',
-        'rule for "a": a rule needs either allow or deny, and this one has both',
-    ),
+    (8, 'destination = "a"\nallow = ["send"]\ndeny = ["send"]', 'rule for "a": a rule needs either allow or deny, and'),
     (7, 'destination = "a"\nallow = "send"', 'rule for "a": allow must be a list: write allow = ["send"]'),
     (7, 'destination = "a"\nallow = []', "allow must be a list of names that is not empty, not []"),
     (7, 'destination = "a"\nallow = ["read"]', 'allow: "read" is none of send, subscribe, admin'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = [1]', "users must be a list of names that is not empty, not [1]"),
-    (8, 'destination = "a"\nallow = ["send"]\nusers = "a,b"', 'users must be a list: write users = ["a,b"]'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = ["a*"]', 'users: "a*" is no name: the only wildcard is *, for'),
-    (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: the only wildcard'),
     (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
     (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\naddresses = []',
-        "addresses must be a list of addresses that is not empty, not []",
-    ),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\naddresses = "10.0.0.0/8"',
-        'addresses must be a list: write addresses = ["10.0.0.0/8"]',
-    ),
+    (8, 'destination = "a"\nallow = ["send"]\naddresses = []', "addresses must be a list of addresses that is not"),
     (8, 'destination = "a"\nallow = ["send"]\nuser = ["a"]', 'there is no key "user"; did you mean users?'),
-    (8, 'destination = "a"\nallow = ["send"]\nwords = ["a"]', 'there is no key "words"; docs/rules.md names them all'),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\nmax_body = 2048',
-        "max_body is a setting and no key of a rule; write it above the first [[rule]]",
-    ),
+    (8, 'destination = "a"\nallow = ["send"]\nmax_body = 2048', "max_body is a setting and no key of a rule; write it"),
 ]
 NETWORKS = [
     ("example.org", 'is neither an address nor a network, like "10.0.0.0/8" or "2001:db8::7", nor "unix"'),
-    ("", "is neither an address nor a network"),
     (" 10.0.0.0/8", "is neither an address nor a network"),
-    ("10.0.0.0/33", "is neither an address nor a network"),
-    ("010.0.0.1", "is neither an address nor a network"),
     ("fe80::1%eth0", "is neither an address nor a network"),
     ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
-    ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
-    ("::ffff:10.0.0.1", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.1"'),
     ("::ffff:10.0.0.0/104", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8'),
 ]
 WRONG_PATTERNS = [
     ("", 'is no destination; all destinations are "#" or "**", all queues "/queue/**"'),
-    ("*", "is no destination; all destinations are"),
     ("a,b", "has a comma, which separates destinations; write a list"),
     ("/topic/", 'needs a name behind the last slash; all names are "/topic/**"'),
     ("/nope/a", "does not start with a kind of destination that has rules: /queue/, /topic/, /exchange/amq.direct/, "),
-    ("/handlers/a", "does not start with a kind of destination that has rules: "),
-    ("/exchange/amq.fanouts", "does not start with a kind of destination that has rules: "),
-    *(
-        (f"/exchange/amq.fanout{key}", 'has a key, which the exchange ignores; write "/exchange/amq.fanout"')
-        for key in ("/", "/a", "/**")
-    ),
+    ("/exchange/amq.fanout/a", 'has a key, which the exchange ignores; write "/exchange/amq.fanout"'),
     ("/temp-queue/a", "needs no rule: every client may use its own temporary destinations"),
     ("/reply-topic/#", "needs no rule: a client that knows the name of a temporary destination may send to it"),
     ("/session/events", "needs no rule: every session may use its own"),
     ("/dsub/a", "needs no rule: durable subscriptions have the rules of their topics"),
     ("/topic/a*", 'has a wildcard inside the word "a*"; it must be a whole word'),
     ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may, as a whole word'),
-    ("/topic/{group}", 'has braces in the word "{group}"; only {user} may'),
     ("/topic/" + "a." * 64, "has too many words in a destination: "),
     ("/topic/#.a.#.b.{user}", "has too many wildcards: "),
-    (
-        "topic/secret.**",
-        'has no slash in front; did you mean "/topic/secret.**"? The queue is "/queue/topic/secret.**"',
-    ),
-    ("temp-queue/a", 'has no slash in front; did you mean "/temp-queue/a"?'),
+    ("topic/a.**", 'has no slash in front; did you mean "/topic/a.**"? The queue is "/queue/topic/a.**"'),
     ("/user/bob", "is no user destination: write /user/queue/NAME for the user's own, or /user/USER/queue/NAME"),
-    ("/user/bob/inbox", "is no user destination: "),
-    ("/user/queue", "is no user destination: "),
     ("/user/b*b/queue/a", "has a wildcard, or a comma, inside a user's name"),
-    ("/user/bob/queue/a,b", "has a wildcard, or a comma, inside a user's name"),
     ("/user/{name}/queue/a", 'has braces in the word "{name}"; only {user} may'),
 ]
 
@@ -216,27 +162,16 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            (
-                "[rule]\nallow = ['send']",
-                "gateway.toml line 1: each rule is a table in double brackets: write [[rule]]",
-            ),
-            ("rule = 1", "gateway.toml line 1: rules are [[rule]] tables of the settings file, not 1"),
-            ("rule = [1]", "gateway.toml line 1: rule 1: a rule is a table, not 1"),
-            (
-                "destination = 'a'",
-                "gateway.toml line 1: destination belongs in a [[rule]]: it is a key of rules and no",
-            ),
-            ("[[rules]]\nallow = []", "gateway.toml line 1: there is no setting 'rules'; did you mean rule?"),
+            ("[rule]\nallow = ['send']", "each rule is a table in double brackets: write [[rule]]"),
+            ("rule = 1", "rules are [[rule]] tables of the settings file, not 1"),
+            ("rule = [1]", "rule 1: a rule is a table, not 1"),
+            ("destination = 'a'", "destination belongs in a [[rule]]: it is a key of rules and no"),
+            ("[[rules]]\nallow = []", "there is no setting 'rules'; did you mean rule?"),
         ],
     )
     def test_what_is_no_table(self, text: str, sentence: str) -> None:
         write(text)
-        assert refused().startswith(sentence)
-
-    @pytest.mark.parametrize("name", ["RULE", "DESTINATION", "DENY"])
-    def test_variables(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        monkeypatch.setenv(f"GATEWAY_{name}", "x")
-        assert refused() == f"GATEWAY_{name} is no variable; write rules as [[rule]] tables into gateway.toml"
+        assert refused().startswith(f"gateway.toml line 1: {sentence}")
 
     def test_arguments_have_no_line(self) -> None:
         (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule

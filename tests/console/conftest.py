@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 from tests.clients.driver import ROOT, tool
 from tests.clients.nginx import start_nginx_tls
@@ -35,6 +35,11 @@ ARGUMENTS = [
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 expect.set_options(timeout=15_000)
+
+
+def rows(page: Page) -> Locator:
+    """The rows of the page's table."""
+    return page.get_by_role("region", name="Table of").locator("tbody tr")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from tests.console.conftest import TOKEN, Front, Visit
-from tests.console.traffic import Client
 
 
 def dialog(page: Page) -> Locator:
@@ -52,17 +51,3 @@ def test_login_and_passcode(
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     expect(page.get_by_text("ada", exact=True)).to_be_visible()
-
-
-def test_a_change_with_the_cookie_needs_the_word_beside(visit: Visit) -> None:
-    page = visit.open("settings")
-    visit.tolerated += ("403",)
-    path, body = "../api/v1/queues/purge", '{"destination": "/queue/csrf"}'
-    send = (
-        f"(headers) => fetch('{path}', {{ method: 'POST', headers, body: '{body}' }}).then((answer) => answer.status)"
-    )
-    assert page.evaluate(send, {"content-type": "application/json"}) == 403
-    csrf = page.evaluate("fetch('../api/v1/me').then((answer) => answer.json()).then((me) => me.csrf)")
-    with Client(visit.front.gateway.tcp_port) as client:
-        client.send("/queue/csrf")
-        assert page.evaluate(send, {"content-type": "application/json", "x-csrf-token": csrf}) == 200

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from benchmarks.crowd import growing
 from tests.console.conftest import TOKEN, Front, Visit
-from tests.console.traffic import Client, Load
 
 PICTURE = "canvas => canvas.toDataURL()"
 
@@ -25,7 +25,7 @@ def test_charts_move_under_load(visit: Visit, front: Front) -> None:
     line = rates.get_by_role("row", name="published")
     expect(line.get_by_role("cell").first).to_have_text("0/s")
     before = rates.locator("canvas").evaluate(PICTURE)
-    with Load(front.gateway.tcp_port):
+    with growing(front.gateway.tcp_port, "/topic/load"):
         expect(line.get_by_role("cell").first).not_to_have_text("0/s")
         expect(chart(page, "Connections").get_by_role("row", name="sessions").get_by_role("cell").first).to_have_text(
             "1"
@@ -53,23 +53,6 @@ def test_a_lost_connection_is_shown_and_heals(
     page.get_by_label("Admin token").fill(TOKEN)
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
-
-
-@pytest.mark.long
-def test_it_heals_by_itself_without_a_login(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
-    front = starting()
-    visit = visiting(front)
-    page = visit.open()
-    sessions = chart(page, "Connections").get_by_role("row", name="sessions").get_by_role("cell").first
-    expect(sessions).to_have_text("0")
-    visit.tolerated = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-    front.gateway.kill()
-    expect(page.get_by_role("alert").get_by_text("The gateway does not answer")).to_be_visible()
-    front.gateway.start()
-    expect(page.get_by_role("alert").get_by_text("The gateway does not answer")).to_be_hidden()
-    expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
-    with Client(front.gateway.tcp_port):
-        expect(sessions).to_have_text("1")
 
 
 def test_a_tab_in_the_background_asks_rarely(visit: Visit) -> None:

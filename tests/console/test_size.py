@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.console import PLACES, gaps, load, wait_for_updates, watch
-from tests.console.conftest import TOKEN, Front, Visit, fronted
-from tests.console.crowd import crowd, growing, name
+from benchmarks.crowd import crowd, growing
+from tests.console.conftest import TOKEN, Front, Visit, fronted, rows
 from tests.console.traffic import Client
 
 pytestmark = pytest.mark.long
@@ -36,16 +36,8 @@ def visit(visiting: Callable[..., Visit], crowded: Front) -> Visit:
     return visiting(crowded)
 
 
-def rows(page: Page) -> Locator:
-    return page.get_by_role("region", name="Table of").locator("tbody tr")
-
-
 def count(page: Page) -> Locator:
     return page.locator(".paging .count")
-
-
-def button(page: Page, column: str) -> Locator:
-    return page.get_by_role("columnheader", name=column).get_by_role("button")
 
 
 @pytest.mark.parametrize("place", PLACES, ids=[place.partition("?")[0] for place in PLACES])
@@ -80,19 +72,11 @@ def test_the_overview_costs_little(visit: Visit, crowded: Front) -> None:
 def test_destinations(visit: Visit) -> None:
     page = visit.open("destinations?q=crowd&sort=name")
     expect(count(page)).to_have_text("1–100 of 10,000 destinations")
-    expect(rows(page).first).to_contain_text(name(0))
-    page.get_by_role("button", name="Next").click()
-    expect(count(page)).to_have_text("101–200 of 10,000 destinations")
-    expect(rows(page).first).to_contain_text(name(100))
-    button(page, "Waiting").click()
-    expect(count(page)).to_have_text("1–100 of 10,000 destinations")
+    page.get_by_role("columnheader", name="Waiting").get_by_role("button").click()
     expect(rows(page).first.locator("td.number").first).to_have_text("7")
-    button(page, "Waiting").click()
-    expect(rows(page).first.locator("td.number").first).to_have_text("0")
     page.get_by_label("Rows").select_option("1000")
     expect(rows(page)).to_have_count(1000)
     page.get_by_label("State").select_option("No consumer")
     expect(count(page)).to_have_text("1–1,000 of 5,000 destinations")
     page.get_by_label("Name contains").fill("crowd.0999")
     expect(count(page)).to_have_text("1–10 of 10 destinations")
-    expect(rows(page)).to_have_count(10)

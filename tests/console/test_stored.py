@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.console.conftest import TOKEN, Front, Visit, fronted
+from tests.console.conftest import TOKEN, Front, Visit, fronted, rows
 from tests.console.traffic import Client
 
 HOUR = {"x_delay": "3600000"}
@@ -30,10 +30,6 @@ def visit(visiting: Callable[..., Visit], keeping: Front) -> Visit:
 def client(keeping: Front) -> Iterator[Client]:
     with Client(keeping.gateway.tcp_port) as connected:
         yield connected
-
-
-def rows(page: Page) -> Locator:
-    return page.get_by_role("region", name="Table of").locator("tbody tr")
 
 
 def delete(page: Page, button: str, yes: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import socket
-import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -83,28 +82,3 @@ def kill_letters(port: int, queue: str, count: int) -> None:
         for _ in range(count):
             headers, _ = client.hear("MESSAGE")
             client.ask("NACK", {"id": headers["ack"], "requeue": "false"})
-
-
-class Load(threading.Thread):
-    """Messages through one topic, some hundred a second, for the time of the block."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self._port = port
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        with Client(self._port) as client:
-            client.subscribe("/topic/load")
-            while not self._done.wait(0.01):
-                client.send("/topic/load")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self.join(WAIT)

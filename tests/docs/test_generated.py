@@ -1,17 +1,21 @@
-"""The pages that `docs/generate` writes are up to date, and the page of headers has all of the table."""
+"""What `docs/generate` writes is up to date, the page of headers has all of the table, and links lead to the site."""
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from docs.generate import headers, journal, metrics
 from gateway.broker.headers.row import OTHER_WORDS, Treatment
 from gateway.broker.headers.table import TABLE
+from tests.docs.machine import ROOT
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -56,21 +60,37 @@ def test_every_row_is_there_with_all_it_says() -> None:
 
 def test_whether_subscribers_see_it_and_other_words() -> None:
     seen = {line.split("`")[1]: line.split(" | ")[4] for line in lines_of("SEND")}
-    assert seen["priority"] == "yes"
-    assert seen["x-delay"] == "no"
-    assert seen["AMQ_SCHEDULED_CRON"] == "no"
-    assert seen["JMSXGroupID"] == "yes; an alias as `JMSXGroupID` as well"
-    page = headers.page()
-    section = page.split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
+    words = [seen[name] for name in ("priority", "x-delay", "JMSXGroupID")]
+    assert words == ["yes", "no", "yes; an alias as `JMSXGroupID` as well"]
+    section = headers.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
     assert all(f"`{word}`" in section for word in OTHER_WORDS)
-    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value is accepted |" in page
-    assert "| `x-stream-filter-value` (RabbitMQ) | none |" in page
 
 
-def test_tables_are_whole() -> None:
-    """Every line of a table has as many cells as its head."""
-    width = 0
-    for line in headers.page().splitlines():
-        cells = line.replace("\\|", "").count("|")
-        width = (width or cells) if line.startswith("|") else 0
-        assert cells == width or not line.startswith("|")
+HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+
+
+def moved(uri: str, text: str) -> tuple[str, dict[str, Any]]:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=uri), meta={})
+    return HOOKS["on_page_markdown"](text, page=page, config=None, files=None), page.meta
+
+
+@pytest.mark.parametrize(
+    ("uri", "link", "place"),
+    [
+        ("index.md", "docs/rules.md#keys", "rules.md#keys"),
+        ("rules.md", "../README.md", "index.md"),
+        ("rules.md", "policies.md", "policies.md"),
+        ("moving.md", "../tests/clients/spring.mjs", "repository/tests/clients/spring.mjs"),
+        ("repository/examples/README.md", "worker.py", "worker.py"),
+        ("repository/examples/README.md", "../docs/rules.md", "../../rules.md"),
+    ],
+)
+def test_links_lead_to_the_site(uri: str, link: str, place: str) -> None:
+    assert moved(uri, f"see [that]({link})") == (f"see [that]({place})", {"hide": ["toc"]})
+
+
+def test_what_is_no_file_is_no_link() -> None:
+    assert moved("index.md", "[more](examples), [there](https://example.org), [below](#more)\n## More\n") == (
+        "more, [there](https://example.org), [below](#more)\n## More\n",
+        {},
+    )

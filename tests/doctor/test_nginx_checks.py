@@ -40,12 +40,9 @@ async def test_the_project_s_own_file_is_well() -> None:
     [
         ("= /ws", True),
         ("/ws", True),
-        ("^~ /w", True),
         ("~ ^/ws$", True),
         ("/", False),
-        ("= /other", False),
         ("~ ((", False),
-        ("@name", False),
     ],
 )
 def test_only_locations_for_the_path_count(tmp_path: Path, words: str, is_ours: bool) -> None:
@@ -56,7 +53,6 @@ def test_only_locations_for_the_path_count(tmp_path: Path, words: str, is_ours: 
     ("word", "instead", "fault"),
     [
         ("proxy_http_version 1.1;", "", "FAIL it uses HTTP 1.0 to the gateway"),
-        ("proxy_set_header Upgrade $http_upgrade;", "", "FAIL the header upgrade is not passed on"),
         ("'upgrade'", '""', "FAIL the header connection is not passed on"),
         ('Host "$http_host";', "Hosts x;", "FAIL the header host is not passed on"),
         ("$proxy_add_x_forwarded_for", "$http_x_forwarded_for", "warn the header x-forwarded-for is not passed on"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .event_scan import PAGE, Event, events, tables
+from docs.generate.logs import PAGE, Event, events, tables
 
 # Lines that are about a client and not about a session: there is none yet, or it is not its doing.
 _BEFORE = {

@@ -25,38 +25,31 @@ def found(metrics: Iterable[Metric]) -> dict[str, float]:
     }
 
 
-class TestCondition:
-    def test_all_of_it(self) -> None:
-        assert found(of_health("memory is full", {"journal": "x", "tracing": "y"}, 7.5, 3)) == {
-            "gateway_ready": 0,
-            "gateway_complaints": 2,
-            "gateway_certificate_expiry_timestamp_seconds": 7.5,
-            "gateway_handler_failures_total": 3,
-        }
-
-    async def test_of_a_running_gateway(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with everything(tmp_path, monkeypatch) as (gateway, metrics):
-            families = await scraped(metrics)
-            ends = TlsCertificates(CertificateFiles(tmp_path / "server.pem", tmp_path / "server.key")).ends
-            assert families["gateway_certificate_expiry_timestamp_seconds"].samples[0].value == ends
-            assert families["gateway_ready"].samples[0].value == 1
-            places = [sample.labels["place"] for sample in families["gateway_disk_free_bytes"].samples]
-            assert sorted(places) == ["journal", "store"]
-            await gateway.drain()
-            assert (await scraped(metrics))["gateway_ready"].samples[0].value == 0
-
-    async def test_functions_that_fail(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with everything(tmp_path, monkeypatch) as (gateway, metrics):
-            peer = await dial("tcp", gateway.addresses["tcp"][0])
-            await peer.connect()
-            await peer.publish("/app/work")
-            await peer.publish("/app/fail")
-            functions = gateway.functions
-            assert functions is not None
-            await until(lambda: functions.failures)
-            families = await scraped(metrics)
-            assert families["gateway_handler_failures"].samples[0].value == 1
-            await peer.aclose()
+async def test_the_condition_of_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(of_health("memory is full", {"journal": "x", "tracing": "y"}, 7.5, 3)) == {
+        "gateway_ready": 0,
+        "gateway_complaints": 2,
+        "gateway_certificate_expiry_timestamp_seconds": 7.5,
+        "gateway_handler_failures_total": 3,
+    }
+    async with everything(tmp_path, monkeypatch) as (gateway, metrics):
+        peer = await dial("tcp", gateway.addresses["tcp"][0])
+        await peer.connect()
+        await peer.publish("/app/work")
+        await peer.publish("/app/fail")
+        functions = gateway.functions
+        assert functions is not None
+        await until(lambda: functions.failures)
+        families = await scraped(metrics)
+        assert families["gateway_handler_failures"].samples[0].value == 1
+        ends = TlsCertificates(CertificateFiles(tmp_path / "server.pem", tmp_path / "server.key")).ends
+        assert families["gateway_certificate_expiry_timestamp_seconds"].samples[0].value == ends
+        assert families["gateway_ready"].samples[0].value == 1
+        places = [sample.labels["place"] for sample in families["gateway_disk_free_bytes"].samples]
+        assert sorted(places) == ["journal", "store"]
+        await gateway.drain()
+        assert (await scraped(metrics))["gateway_ready"].samples[0].value == 0
+        await peer.aclose()
 
 
 class TestDisks:

@@ -1,9 +1,9 @@
-"""Every line that the gateway can log, read out of its source: logger, event, level, fields.
+"""Page of the log: every line that the gateway can log, read out of its source: logger, event, level, fields.
 
-    python -m tests.observe.event_scan       writes the tables of docs/logs.md anew
+    python -m docs.generate.logs             writes the tables of docs/logs.md anew
 
 An event that is put together shows what varies in braces.  One that is a variable is found where the module has it as a
-constant; else it is a sentence of somebody's (`listeners.warnings`), and is left out.
+constant; else it is a sentence of another module (`listeners.warnings`), and is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent / "gateway"
+ROOT = Path(__file__).parents[2] / "gateway"
 PAGE = ROOT.parent / "docs" / "logs.md"
 
 LEVELS = ("debug", "info", "warning", "error", "exception")
@@ -101,9 +101,9 @@ def _level(call: ast.Call, loggers: dict[str, str]) -> tuple[str, str] | None:
 def _texts(call: ast.Call, constants: dict[str, str]) -> Iterator[str]:
     text = call.args[0]
     if isinstance(text, ast.Constant):
-        yield text.value
+        yield str(text.value)
     elif isinstance(text, ast.JoinedStr):
-        yield "".join([each.value if isinstance(each, ast.Constant) else _braces(each) for each in text.values])
+        yield "".join([str(each.value) if isinstance(each, ast.Constant) else _braces(each) for each in text.values])
     elif ast.unparse(text) in constants:
         yield constants[ast.unparse(text)]
     elif ast.unparse(text) == "event":

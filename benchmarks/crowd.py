@@ -67,14 +67,14 @@ def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator
 
 
 @contextmanager
-def growing(port: int, queue: str) -> Iterator[None]:
-    """One more client, which sends this queue a message twenty times a second while the block runs."""
+def growing(port: int, destination: str) -> Iterator[None]:
+    """One more client, which sends there a message twenty times a second while the block runs."""
     done = threading.Event()
 
     def send() -> None:
         with Client(port) as client:
             while not done.wait(0.05):
-                client.send(queue)
+                client.send(destination)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
