@@ -68,16 +68,6 @@ class TestJournal:
         yield writer
         writer.close()
 
-    @staticmethod
-    def raw(folders: Path) -> int:
-        return len(list((folders / "archive").glob("raw/*/*/[!_]*.parquet")))
-
-    def test_once(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[int] = []
-        monkeypatch.setattr(runner, "run", lambda *places, **names: seen.append(self.raw(folders)))
-        assert run("--once", "--journal", "journal").exit_code == 0
-        assert seen == [1]
-
     def test_beside(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         """What comes while the job runs is archived; the job ends when it sees that."""
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
 from tests.pipeline.report.conftest import Look, chromium, look
@@ -126,13 +125,3 @@ def test_the_report(shop: Shop, look: Look) -> None:
         }
         assert shown == {name: count for (name, each), count in shop.counted.items() if each == event}
     assert {"traffic", "latency", "dead-letters", "consumers"} <= set(seen["sections"])
-
-
-def test_nothing_is_left_to_do(shop: Shop) -> None:
-    """The segments are in the archive, and nowhere else; the same command again changes nothing."""
-    assert not found(shop.folder / "journal" / "gateway")
-    files = [path for path in (shop.folder / "archive").rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    assert all(path.name.endswith("lock") for path in files), files
-    before = {job: shop.table(job) for job in JOBS}
-    ended("-m", "gateway", "pipeline", "run", "all", "--once", "--journal", "journal", cwd=shop.folder, seconds=240)
-    assert {job: shop.table(job) for job in JOBS} == before

@@ -7,8 +7,6 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.status import ArchiveStatus, JobStatus, JournalStatus, PipelineStatus, status
@@ -16,6 +14,7 @@ from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.tables import BatchSummary
 
 from . import rows
+from .jobs.reference import METRICS
 
 NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
 JOB = JOBS["metrics"]
@@ -56,18 +55,7 @@ def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
             (log / str(batch)).unlink()
         (log / f".{batch}.crc").touch()
         newest = int(rows.START.timestamp() * 1e6) + batch
-        counted = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-        table.write(batch, counted, BatchSummary(10, newest, 0.5, newest + 4_200_000))
-
-
-COLUMNS = {
-    "minute": pa.timestamp("us", "UTC"),
-    "destination": pa.string(),
-    "event": pa.string(),
-    "bucket": pa.int32(),
-    "count": pa.int64(),
-    "octets": pa.int64(),
-}
+        table.write(batch, METRICS.empty_table(), BatchSummary(10, newest, 0.5, newest + 4_200_000))
 
 
 def test_all_of_it(tmp_path: Path) -> None:
@@ -137,8 +125,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
 
 def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
-    empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-    tables.of(tmp_path, JOB).write(1, empty, BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
+    tables.of(tmp_path, JOB).write(1, METRICS.empty_table(), BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
     assert jobs_of(found)[0].missing == 1002

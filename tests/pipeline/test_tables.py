@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure
@@ -113,9 +111,8 @@ def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch:
         written.write(batch, partial(batch))
     spans = [piece.span for piece in written.files()]
     assert spans == [9, 9, 9, 9, 3, 1]  # 27 would be a third level
-    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
     for batch in range(40, 46):
-        written.merge(before=batch)
+        written.merge(before=batch, most_rows=2)
         written.write(batch, partial(batch))
     assert [piece.span for piece in written.files()] == [9, 9, 9, 9, 3, *[1] * 7]
     assert counts(written.read()) == {"a": 46}
@@ -173,22 +170,3 @@ def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
     reader.join()
     assert found == sorted(found)  # never less than before
     assert counts(written.read()) == {"a": 2 * FAN + 1}
-
-
-@settings(max_examples=15, deadline=None)
-@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab")), max_size=4), max_size=30))
-def test_the_table_says_the_same_however_the_rows_were_split(
-    batches: list[list[tuple[int, str]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    many = table(tmp_path_factory.mktemp("many"))
-    one = table(tmp_path_factory.mktemp("one"))
-    parts = [pa.concat_tables([SCHEMA.empty_table(), *[partial(m, 1, n) for m, n in batch]]) for batch in batches]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "FAN", 4)
-        for batch, rows in enumerate(parts):
-            many.merge(before=batch)
-            many.write(batch, rows)
-    one.write(0, pa.concat_tables([SCHEMA.empty_table(), *parts]))
-    order = [("minute", "ascending"), ("name", "ascending")]
-    if batches:
-        assert many.read().sort_by(order).to_pylist() == one.read().sort_by(order).to_pylist()

@@ -77,30 +77,12 @@ def test_steps_and_destinations_are_those_of_the_job(tmp_path: Path) -> None:
         )
 
 
-def test_rare_events_are_one_group(tmp_path: Path) -> None:
-    made = told(0)
-    found = of_files(tmp_path, made).to_pylist()
-    own = {row["event"]: row for row in found if row["of"] == counts.EVENTS}
-    assert sum([row["count"] for row in found if row["of"] == counts.EVENTS]) == len(made)
-    assert (own["error"]["reason"], own["error"]["count"]) == ("é" * 300, 2)
-    assert (own["error"]["first"], own["error"]["last"]) == (START + timedelta(seconds=6), START + timedelta(seconds=7))
-    assert (own["connected"]["transport"], own["connected"]["destination"]) == ("websocket", None)
-    assert own["gauge_destination"]["depth"] == 3
-    gap = own["journal_dropped"]
-    assert (gap["at"], gap["reason"], gap["dropped_rows"]) == (START + timedelta(seconds=10), "full", 41)
-    looks = [row["session"] is None for row in found if row["event"] == "gauge_subscription"]
-    assert sorted(looks) == [False, True]
-    assert {own["accepted"][name] for name in ("destination", "reason", "session", "at")} == {None}
-
-
-def test_it_makes_no_difference_how_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_makes_no_difference_how_rows_come(tmp_path: Path) -> None:
     made = told()
     expected = summed(of_files(tmp_path, made))
     batches = rows.table(made).select(counts.READ).to_batches(max_chunksize=7)
     assert summed(pa.Table.from_batches(counts.of_rows(batches, 60, LIMIT))) == expected
-    monkeypatch.setattr(counts, "_ROWS", 50)
-    monkeypatch.setattr(counts, "_HELD", 40)
-    pieces = list(counts.of_rows(batches, 60, LIMIT))
+    pieces = list(counts.of_rows(batches, 60, LIMIT, at_once=50, held=40))
     assert max([piece.num_rows for piece in pieces]) < sum([piece.num_rows for piece in pieces])
     assert summed(pa.Table.from_batches(pieces)) == expected
     assert list(counts.of_rows([], 60, LIMIT)) == []

@@ -93,16 +93,15 @@ def test_a_signal_waits_until_the_child_is_known() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_end() -> None:
     """Nor do its own children; it is killed with them, and processes of other groups live."""
-    monkeypatch.setattr(jvm, "GRACE", 0.1)
     command = ["sh", "-c", "trap '' TERM; sleep 1000 & echo; wait; sleep 1000"]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
     with subprocess.Popen(["sleep", "1000"]) as other:
         try:
             process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
             assert process.stdout.readline() == b"\n"
-            jvm.end(process)
+            jvm.end(process, 0.1)
             assert process.returncode == -signal.SIGKILL
             assert process.stdout.read() == b""
             jvm.end(process)  # it has ended already

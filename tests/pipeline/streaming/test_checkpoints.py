@@ -16,7 +16,7 @@ from gateway.pipeline import paths
 from gateway.pipeline.errors import EnvironmentFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, Job
 from gateway.pipeline.streaming import checkpoints
-from gateway.pipeline.streaming.checkpoints import State, claimed, committed, failure, note_failure, reset
+from gateway.pipeline.streaming.checkpoints import State, claimed, committed, note_failure, reset
 from gateway.pipeline.tables import JobTable
 from tests.archive.desk import modes_of, open_to_all
 
@@ -128,6 +128,7 @@ def full(*_: object) -> None:
 
 
 def test_errors_of_the_system_are_named(tmp_path: Path) -> None:
+    note_failure(tmp_path / "none", JOB.name, "cannot be kept, and does no harm")
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFailure, match=r"metrics.lock cannot be locked: Not a directory"):
         reset(tmp_path / "file", JOB.name)
@@ -139,18 +140,6 @@ def test_errors_of_the_system_are_named(tmp_path: Path) -> None:
         sentence = "the checkpoint cannot be in .*/metrics: No space left on device$"
         with pytest.raises(EnvironmentFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
             pass
-
-
-def test_why_the_last_run_failed(tmp_path: Path) -> None:
-    note_failure(tmp_path / "none", JOB.name, "cannot be kept, and does no harm")
-    begun(tmp_path)
-    assert failure(tmp_path, JOB.name) is None
-    note_failure(tmp_path, JOB.name, "the disk is full")
-    found = failure(tmp_path, JOB.name)
-    assert found is not None
-    assert (found["reason"], found["at"][-6:]) == ("the disk is full", "+00:00")
-    note_failure(tmp_path, JOB.name, None)
-    assert failure(tmp_path, JOB.name) is None
 
 
 def test_missed_files_are_recorded(tmp_path: Path) -> None:
