@@ -45,25 +45,25 @@ def test_invalid_options(changes: dict[str, object], sentence: str) -> None:
 
 
 def test_a_plan_in_words() -> None:
+    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000  # text of clients is escaped on a terminal
     plan = replace(
         PLAN,
-        options=replace(OPTIONS, where="size > 10", rate=4),
-        record=replace(RECORD, rows=1200),
+        options=replace(OPTIONS, rate=4),
+        record=replace(RECORD, rows=1200).begun(PART, "2026-03-01"),
         parts=(PART, replace(PART, first=11, last=20, rows=4, size=200)),
-        destinations=(("/queue/a", 11),),
-        others=1,
+        destinations=((name, 11),),
+        partial=3,
+        nowhere=2,
+        late=4,
         examples=("example  one",),
     )
     lines = plan.text().splitlines()
     assert lines[1] == "from     /archive: 2026-03-01 12:00:00 UTC to 2026-03-01 13:00:00 UTC, destination /queue/#"
-    assert lines[4:6] == ["messages 12, 1,000 bytes of bodies", "rate     4/s, so it takes 3 s at least"]
-    assert lines[8:] == ["before   1,200 were sent already and are not sent again", "example  one"]
-    lines = replace(PLAN, partial=3, nowhere=2, late=4, record=RECORD.begun(PART, "2026-03-01")).text().splitlines()
-    assert {"partial  3", "nowhere  2", "late     4", "doubt    a"} <= {line[:10] for line in lines}
-    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000  # text of clients is escaped on a terminal
-    (line,) = [each for each in replace(PLAN, destinations=((name, 3),)).text().splitlines() if "owned" in each]
-    assert line.isprintable()
-    assert len(line) <= 300
+    assert lines[3:5] == ["messages 12, 1,000 bytes of bodies", "rate     4/s, so it takes 3 s at least"]
+    assert lines[6] == "before   1,200 were sent already and are not sent again"
+    assert [line[:10] for line in lines[7:]] == ["partial  3", "nowhere  2", "late     4", "doubt    a", "example  o"]
+    assert lines[5].isprintable()
+    assert len(lines[5]) <= 300
 
 
 # records

@@ -39,12 +39,10 @@ def waiting(gateway: GatewayProcess, queue: str) -> list[Frame]:
     client = Client(StompServer(HOST, gateway.tcp_port))
     client.request("SUBSCRIBE", {"id": "0", "destination": queue, "browser": "true", "ack": "auto"})
     found: list[Frame] = []
-    while True:
-        for frame in client.receive(5):
-            if frame.headers.get("browser") == "end":
-                client.disconnect()
-                return found
-            found.append(frame)
+    while not found or "browser" not in found[-1].headers:
+        found += client.receive(5)
+    client.disconnect()
+    return found[:-1]
 
 
 def sent(gateway: GatewayProcess, queue: str) -> list[str]:
@@ -158,11 +156,7 @@ def test_limit_rate_and_stopping(spark: SparkSession, gateway: GatewayProcess, t
     assert run.run(spark, more, lambda _: stopping.set(), stopping) == 5
     wanted = [origin(seq, rows.EPOCH + seq // 20) for seq in range(20)]
     assert sent(gateway, "/queue/limited") == wanted
-    rest = run.plan(spark, str(archive), tables, replace(options, limit=30, rate=0), NOW)
-    assert rest.rows == 10
-    other = replace(options, to="/queue/elsewhere")
-    with pytest.raises(UsageFailure, match="replay again was begun with --to /queue/limited, not /queue/elsewhere"):
-        run.plan(spark, str(archive), tables, other, NOW)
+    assert run.plan(spark, str(archive), tables, replace(options, limit=30, rate=0), NOW).rows == 10
 
 
 @pytest.mark.long

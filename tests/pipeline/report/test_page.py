@@ -74,8 +74,9 @@ def test_on_paper_it_is_light_and_whole(look: Look) -> None:
 
 
 def test_the_figures_of_a_day(look: Look) -> None:
-    report = made.day()
+    report = replace(made.day(), unlisted={"error": 2000})
     seen = look(page_of(report), **WIDE)
+    assert f"and {len(report.because('error')) - 15 + 2000:,} more" in seen["text"].replace("\u202f", ",")
     for event in ("accepted", "delivered", "acked", "nacked", "redelivered", "expired", "dead_lettered", "dropped"):
         assert seen["figures"][event] == str(report.total(event))
         steps = values(seen, "traffic", event)
@@ -100,30 +101,17 @@ def test_the_figures_of_a_day(look: Look) -> None:
     assert [each["value"] for each in values(seen, "gaps", "dropped_rows")] == ["18220", "410"]
 
 
-def test_reasons_that_are_not_listed_are_counted() -> None:
-    report = made.day()
-    many = len(report.because("error"))
-    assert f"and {many - 15 + 2000:,} more" in page_of(replace(report, unlisted={"error": 2000})).replace("\u202f", ",")
-
-
-def test_a_span_without_trouble(look: Look) -> None:
+def test_quiet_and_empty_spans_and_hostile_names(look: Look) -> None:
     seen = look(page_of(made.minutes()))
     assert "gaps" not in seen["sections"]
     assert "Nothing needs attention" in seen["text"]
     assert "20 Nov 2026 14:03 to 14:08 UTC" in seen["text"].replace("\u00a0", " ")
     assert [chart["id"] for chart in seen["charts"]] == ["traffic-chart", "queue-chart", "ack-chart"]
     assert seen["text"].count("None in this span.") == 2
-
-
-def test_an_empty_span_says_so(look: Look) -> None:
     seen = look(page_of(made.nothing()))
-    assert seen["sections"] == ["nothing"]
-    assert seen["figures"] == {"rows": "0", "journal_rows": "0"}
+    assert (seen["sections"], seen["figures"]) == (["nothing"], {"rows": "0", "journal_rows": "0"})
     assert "Nothing in this span" in seen["text"]
-
-
-def test_hostile_names_stay_text(look: Look) -> None:
-    """Chromium would say so if anything ran; and the text is there as it was given."""
+    # Chromium would say so if anything ran; and the text is there as it was given.
     seen = look(page_of(made.hostile()))
     assert seen["text"].count("/queue/<script>alert('x')</script>\"&amp;\\u202e\\x00\\n") > 10
     assert values(seen, "destinations", "accepted")[0]["destination"].startswith("/queue/<script>")
@@ -152,6 +140,9 @@ def files_of(report: Report, folder: Path) -> dict[str, list[dict[str, str]]]:
 def test_the_files_have_the_figures(tmp_path: Path) -> None:
     report = made.day()
     report = replace(report, unlisted={"error": 4}, events={**report.events, "error": 10_000})
+    empty = files_of(made.nothing(), tmp_path / "empty")
+    assert empty.pop("totals")[0] == {"figure": "rows", "value": "0"}
+    assert not any(empty.values())
     files = files_of(report, tmp_path / "new")
     totals = {row["figure"]: row["value"] for row in files["totals"]}
     listed = sum([int(row["count"]) for row in files["reasons"] if row["event"] == "error"])
@@ -170,12 +161,6 @@ def test_the_files_have_the_figures(tmp_path: Path) -> None:
     assert files["consumers"][0]["cleared"] == ""
     assert len(files["reasons"]) == len(report.reasons)
     assert sum([int(row["rows"]) for row in files["gaps"]]) == 18_630
-
-
-def test_an_empty_span_has_files_with_headings(tmp_path: Path) -> None:
-    files = files_of(made.nothing(), tmp_path)
-    assert files.pop("totals")[0] == {"figure": "rows", "value": "0"}
-    assert not any(files.values())
 
 
 def test_texts_are_no_formulas(tmp_path: Path) -> None:
