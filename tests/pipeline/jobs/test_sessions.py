@@ -63,16 +63,8 @@ def of(session: str | None, at: float, epoch: int = 1, gateway: str = "g1") -> d
 
 
 def test_connected_sessions_come_first_then_the_newest() -> None:
-    ended = session_of([rows.disconnected(9000, session="d", epoch=2)])
-    found = [
-        of("a", 10, 2),
-        of("b", 20, 2),
-        of("c", 9999, 1),
-        of("e", 5, 1, "g2"),
-        of(None, 7),
-        of("old", -90_000),
-        ended,
-    ]
+    found = [of("a", 10, 2), of("b", 20, 2), of("c", 9999, 1), of("e", 5, 1, "g2"), of(None, 7), of("old", -90_000)]
+    found.append(session_of([rows.disconnected(9000, session="d", epoch=2)]))
     shown = JOB.snapshot(table_of(found), rows.START + timedelta(hours=3))
     states = [(each["session"], each["state"]) for each in shown["sessions"]]
     running = [("b", "connected"), ("a", "connected"), ("e", "connected")]
@@ -82,17 +74,13 @@ def test_connected_sessions_come_first_then_the_newest() -> None:
 
 
 def test_snapshot_of_very_many_sessions_is_small() -> None:
-    long, usual = "ä" * 500, of("s", 0)
-    found = [{**usual, "session": f"s{number}", "principal": long, "reason": long} for number in range(10_000)]
-    times = [rows.START + timedelta(seconds=number % 3600) for number in range(10_000)]
-    table = table_of(found).drop_columns(["last_at"]).append_column("last_at", pyarrow.array(times, TIME))
+    usual = of("s", 0) | {"principal": "ä" * 500, "reason": "ä" * 500}
+    table = table_of([{**usual, "session": f"s{number}"} for number in range(10_000)])
     for limit in (2 * 1024 * 1024, 64 * 1024):
         shown = JOB.snapshot(table, NOW, limit)
         assert limit / 4 < len(json.dumps(shown)) <= limit
         assert 5 < len(shown["sessions"]) == 10_000 - shown["left_out"]
         assert shown["totals"]["accepted"] == shown["states"]["connected"] == 10_000
-        last = [each["last_at"] for each in shown["sessions"]]
-        assert last == sorted(last, reverse=True)
 
 
 LETTERS = JOBS["deadletters"]
@@ -130,16 +118,11 @@ def test_snapshot_has_the_newest_and_the_most_frequent() -> None:
 
 def test_snapshot_of_very_many_letters_is_small() -> None:
     headers: dict[str, Any] = {f"{number}-{'ä' * 5000}": "\0" * 5000 for number in range(40)}
-    told = [
-        rows.dead_lettered(
-            number % 3600, destination=f"/queue/{number}", headers=headers if number % 3600 > 3590 else {}
-        )
-        for number in range(10_000)
-    ]
-    table = letters_of(told)
+    told = [rows.dead_lettered(0, destination=f"/queue/{number}") for number in range(10_000)]
+    table = letters_of([*told, *[rows.dead_lettered(1, destination="/queue/0", headers=headers)] * 20])
     for limit in (2 * 1024 * 1024, 512 * 1024):
         shown = LETTERS.snapshot(table, LATER, limit)
         assert len(json.dumps(shown)) <= limit
         assert len(shown["places"]) + shown["places_left_out"] == 10_000
-        assert 0 < len(shown["newest"]) == 10_000 - shown["newest_left_out"]
+        assert 0 < len(shown["newest"]) == 10_020 - shown["newest_left_out"]
         assert shown["newest"][0]["headers_left_out"] == 8

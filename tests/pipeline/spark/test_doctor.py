@@ -16,6 +16,7 @@ import pytest
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import doctor, java
 from gateway.pipeline.spark.doctor import Finding
+from tests.pipeline.spark.fake_java import script
 
 STEPS = ("session", "Python worker", "micro-batch")
 
@@ -28,12 +29,6 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "GATEWAY_JOURNAL", "GATEWAY_ARCHIVE", "GATEWAY_TABLES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(java, "find", lambda: java.Java(Path("/opt/java"), 21, "PATH"))
-
-
-def script(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def probing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
+from tests.pipeline.spark.fake_java import script
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +24,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(home: Path, text: str) -> Path:
     """A home with a `java` that runs a line of sh."""
-    script = home / "bin" / "java"
-    script.parent.mkdir(parents=True)
-    script.write_text(f"#!/bin/sh\n{text}\n")
-    script.chmod(0o755)
-    return home
+    return script(home / "bin" / "java", text).parents[1]
 
 
 def saying(version: str) -> str:

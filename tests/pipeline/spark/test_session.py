@@ -5,7 +5,6 @@ A session itself is in test_doctor.py and test_command.py, as part of what users
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import session
 from tests.pipeline.commands import python
+from tests.pipeline.spark.fake_java import environment
 
 
 def test_local_masters_have_a_part_for_each_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,13 +52,7 @@ class TestJava:
 
     def run(self, tmp_path: Path, body: str, master: str | None = None, **variables: str) -> list[str]:
         """What the program says, with a `java` that runs a line of sh."""
-        script = tmp_path / "home" / "bin" / "java"
-        script.parent.mkdir(parents=True)
-        script.write_text(f"""#!/bin/sh\n[ "$1" = -version ] && exec echo 'openjdk version "17"'\n{body}\n""")
-        script.chmod(0o755)
-        home = {"JAVA_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache"), **variables}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")} | home
-        told = python(self.PROGRAM.format(master=master), env=environment, check=True)
+        told = python(self.PROGRAM.format(master=master), env=environment(tmp_path, body, **variables), check=True)
         assert told.stderr == ""
         return told.stdout.splitlines()
 
@@ -70,7 +64,10 @@ class TestJava:
             (folder := tmp_path / master.partition(":")[0]).mkdir()
             _, sentence = self.run(folder, line, master, PYSPARK_PYTHON="/given")
             assert len(sentence) < 500
-            said[master] = (folder / "cache/stomp-gateway/spark-a-test-1.log").read_text()
+            log = folder / "cache/stomp-gateway/spark-a-test-1.log"
+            assert sentence.startswith("Spark did not start: Error: ")
+            assert sentence.endswith(f"; its log is {log}")
+            said[master] = log.read_text()
         here, cluster = said["local[3]"], said["spark://host:1"]
         assert f"Error: 127.0.0.1 {sys.executable} " in here
         assert "Error: none /given " in cluster

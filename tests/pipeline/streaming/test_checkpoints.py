@@ -57,10 +57,6 @@ def test_all_files_are_private(tmp_path: Path) -> None:
     assert tables.stat().st_mode & 0o777 == 0o700
 
 
-def renamed(path: Path) -> None:
-    path.rename(path.with_name("sessions"))
-
-
 def without_checkpoint(path: Path) -> None:
     (path / "job.json").unlink()
     (path / "offsets").rmdir()
@@ -80,7 +76,6 @@ LACKS = r"the table of metrics lacks batch 10, which .*/metrics says is over; --
     ("spoil", "job", "archive", "sentence"),
     [
         (lambda path: None, NEWER, ARCHIVE, r"belongs to metrics, version 1, and this is metrics, version 2; --reset"),
-        (renamed, OTHER, ARCHIVE, r"belongs to metrics, version \d+, and this is sessions, version \d+; --reset"),
         (lambda path: None, JOB, "file:///b", "to the archive file:///archive, and this is file:///b: .*--reset"),
         (lambda path: (path / "job.json").unlink(), JOB, ARCHIVE, r"cannot be used: it has no job\.json"),
         (without_checkpoint, JOB, ARCHIVE, r"has rows, but the checkpoint .* is gone"),
