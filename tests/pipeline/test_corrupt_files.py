@@ -26,6 +26,7 @@ from gateway.pipeline.tables import JobTable
 
 from . import rows
 from .commands import folders, invoke
+from .spark_log import SparkLog
 
 __all__ = ["folders"]
 
@@ -109,15 +110,11 @@ def checkpoint(into: Path) -> Path:
     """That of a job after two batches, as Spark writes it."""
     with checkpoints.claimed(into, JOB, "hdfs://a") as path:
         (path / "metadata").write_text('{"id":"x"}')
-        for name in ("offsets", "commits", "sources/0"):
-            (path / name).mkdir(parents=True)
+        log = SparkLog(path)
         for batch in range(2):
-            offset = json.dumps({"logOffset": batch})
-            (path / "offsets" / f"{batch}").write_text(f'v1\n{{"conf":{{"a":"b"}}}}\n{offset}')
-            (path / "offsets" / f".{batch}.crc").write_bytes(b"\0")
-            (path / "commits" / f"{batch}").write_text('v1\n{"nextBatchWatermarkMs":0}')
-            entry = json.dumps({"path": f"file:///a/raw/date=2026-03-01/hour=12/{batch}.parquet", "batchId": batch})
-            (path / "sources" / "0" / f"{batch}").write_text(f"v1\n{entry}")
+            log.look(batch, f"date=2026-03-01/hour=12/{batch}.parquet")
+            log.plan(batch, batch)
+            log.commit(batch)
     return path
 
 

@@ -15,6 +15,7 @@ from gateway.pipeline.tables import BatchSummary
 
 from . import rows
 from .jobs.reference import METRICS
+from .spark_log import SparkLog
 
 NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
 JOB = JOBS["metrics"]
@@ -39,23 +40,16 @@ def jobs_of(found: PipelineStatus) -> tuple[JobStatus, ...]:
     return found.jobs
 
 
-def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
+def worked(into: Path, archive: Path, batches: list[list[Path]]) -> SparkLog:
     """A job that has read files of the archive, in some batches; the first ones are in one list, as Spark has it."""
     with checkpoints.claimed(into, JOB, f"file://{archive}") as checkpoint:
-        log = checkpoint / "sources" / "0"
-        log.mkdir(parents=True)
+        log = SparkLog(checkpoint, (archive / "raw").as_uri())
     table = tables.of(into, JOB)
-    listed: list[str] = []
     for batch, paths in enumerate(batches):
-        lines = [json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": batch}) for path in paths]
-        listed += lines
-        (log / str(batch)).write_text("\n".join(["v1", *lines]))
-        if batch in (1, 3):
-            (log / f"{batch}.compact").write_text("\n".join(["v1", *listed]))
-            (log / str(batch)).unlink()
-        (log / f".{batch}.crc").touch()
+        log.look(batch, *[str(path.relative_to(archive / "raw")) for path in paths], compact=batch in (1, 3))
         newest = int(rows.START.timestamp() * 1e6) + batch
         table.write(batch, METRICS.empty_table(), BatchSummary(10, newest, 0.5, newest + 4_200_000))
+    return log
 
 
 def test_all_of_it(tmp_path: Path) -> None:
@@ -89,13 +83,10 @@ def test_all_of_it(tmp_path: Path) -> None:
 def test_files_of_an_unfinished_batch_wait(tmp_path: Path) -> None:
     """Spark plans a batch before it runs: so the files of one that failed are known to it, and not in the table."""
     paths = rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)])
-    worked(tmp_path, tmp_path / "archive", [[paths[0]]])
-    checkpoint = checkpoints.folder(tmp_path, JOB.name)
-    (checkpoint / "offsets").mkdir()
-    for batch, planned in ((0, paths[0]), (1, paths[1])):
-        entry = {"path": planned.as_uri(), "timestamp": 1, "batchId": batch}
-        (checkpoint / "sources" / "0" / str(batch)).write_text(f"v1\n{json.dumps(entry)}")
-        (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+    log = worked(tmp_path, tmp_path / "archive", [[paths[0]]])
+    log.look(1, str(paths[1].relative_to(tmp_path / "archive" / "raw")))
+    for batch in range(2):
+        log.plan(batch, batch)
     assert jobs_of(status(None, str(tmp_path / "archive"), tmp_path, NOW))[0].waiting == 2
     (tables.of(tmp_path, JOB).files()[0].path).unlink()
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)

@@ -78,25 +78,19 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         assert finding.remedy.partition(", or all at once")[0] == remedy
 
 
-@pytest.mark.parametrize(("name", "ok"), [(version("pyspark"), True), ("3.5.0", False)])
-def test_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ok: bool) -> None:
+def test_another_spark_and_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / f"spark-core_2.13-{name}.jar").touch()
-    assert found("SPARK_HOME").ok == ok
-
-
-def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jars" / "spark-core_2.13-3.5.0.jar").touch()
+    assert not found("SPARK_HOME").ok
+    (tmp_path / "jars" / f"spark-core_2.13-{version('pyspark')}.jar").touch()
+    assert found("SPARK_HOME").ok
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
-    for text, ok in (
-        (f"echo {sys.version_info[0]}.{sys.version_info[1]}", True),
-        ("echo 3.9", False),
-        ("exit 1", False),
-    ):
+    for text in ("echo 3.9", "exit 1"):
         script(tmp_path / "python", text)
-        finding = found("PYSPARK_PYTHON")
-        assert finding.ok == ok
-        assert ok or finding.remedy.startswith("Unset PYSPARK_PYTHON")
+        assert found("PYSPARK_PYTHON").remedy.startswith("Unset PYSPARK_PYTHON")
+    script(tmp_path / "python", f"echo {sys.version_info[0]}.{sys.version_info[1]}")
+    assert found("PYSPARK_PYTHON").ok
 
 
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

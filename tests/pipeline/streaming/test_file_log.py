@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from gateway.pipeline.streaming import checkpoints, file_log, runner
 from gateway.pipeline.streaming.missing_data import MissingData
 from gateway.pipeline.streaming.progress import Progress
 
+from ..spark_log import SparkLog
 from .test_runner import METRICS, Place, Watched, place
 
 if TYPE_CHECKING:
@@ -27,28 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 
-class Log:
-    """What Spark writes of its plans."""
-
-    def __init__(self, checkpoint: Path) -> None:
-        self.checkpoint = checkpoint
-        self.entries: list[str] = []
-        for folder in ("sources/0", "offsets"):
-            (checkpoint / folder).mkdir(parents=True)
-
-    def look(self, number: int, *names: str, compact: bool = False) -> None:
-        """A look that has found files."""
-        new = [json.dumps({"path": f"file:///a%20b/raw/{name}", "timestamp": 1, "batchId": number}) for name in names]
-        self.entries += new
-        name, lines = (f"{number}.compact", self.entries) if compact else (str(number), new)
-        (self.checkpoint / "sources" / "0" / name).write_text("\n".join(["v1", *lines]))
-
-    def plan(self, batch: int, last: int) -> None:
-        (self.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{last}}}')
-
-
 def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = SparkLog(tmp_path)
     log.look(0, "date=1/hour=1/a", "date=1/hour=1/b")
     log.look(1, "date=1/hour=1/c")
     log.look(2, "date=1/hour=1/d", compact=True)
@@ -66,7 +46,7 @@ def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
 
 
 def test_an_invalid_plan_is_ignored(tmp_path: Path) -> None:
-    Log(tmp_path).look(0, "date=1/hour=1/a")
+    SparkLog(tmp_path).look(0, "date=1/hour=1/a")
     assert file_log.planned(tmp_path, 0) is None
     for content in ("", "v1", "v1\n{}\n-", "v1\n{}\n{}", "v1\n{}\n7", 'v1\n{}\n{"logOffset":9}'):
         (tmp_path / "offsets" / "0").write_text(content)
@@ -75,7 +55,7 @@ def test_an_invalid_plan_is_ignored(tmp_path: Path) -> None:
 
 
 def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
-    log = Log(tmp_path / "checkpoint")
+    log = SparkLog(tmp_path / "checkpoint")
     hour = "date=2026-03-01/hour=12"
     for name in (hour, "date=2026-03-01/hour=13"):
         (tmp_path / "history" / name).mkdir(parents=True)
@@ -145,22 +125,18 @@ def test_files_of_spark_are_understood(spark: SparkSession, place: Place, monkey
     assert told == [file_log.digest(file_log.planned(checkpoint, batch) or ()) for batch in range(4)]
 
 
-def test_a_remote_archive_is_not_checked(tmp_path: Path) -> None:
-    told = io.StringIO()
-    missing = MissingData("metrics", tmp_path, None, Progress(err=told))
-    missing.look_back()
-    assert missing.deleted(frozenset({"date=1/hour=1/a"})) == []
-    missing.tell(1, ["date=1/hour=1/a"])
-    assert (told.getvalue(), missing.found) == ("", [])
-
-
-def test_an_archive_that_is_taken_away_is_no_loss(tmp_path: Path) -> None:
+def test_an_archive_that_is_remote_or_taken_away_is_no_loss(tmp_path: Path) -> None:
+    asked, told = frozenset({"date=1/hour=1/a"}), io.StringIO()
+    remote = MissingData("metrics", tmp_path, None, Progress(err=told))
+    remote.look_back()
+    remote.tell(1, [*asked])
+    assert (remote.deleted(asked), told.getvalue(), remote.found) == ([], "", [])
     missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress())
     assert missing.deleted(frozenset()) == []
     with pytest.raises(FileNotFoundError, match="the archive has gone"):
-        missing.deleted(frozenset({"date=1/hour=1/a"}))
+        missing.deleted(asked)
     (tmp_path / "archive" / "raw").mkdir(parents=True)
-    assert missing.deleted(frozenset({"date=1/hour=1/a"})) == ["date=1/hour=1/a"]
+    assert missing.deleted(asked) == [*asked]
 
 
 @pytest.mark.spark
