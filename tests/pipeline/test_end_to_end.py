@@ -92,16 +92,14 @@ def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
 
 
 def test_dead_letters_and_sessions(shop: Shop) -> None:
-    letters = shop.table("deadletters")
-    assert len(letters) == shop.counted[DEAD, "delivered"] == shop.counted["/queue/shop.orders", "dead_lettered"]
-    assert len({letter["message_id"] for letter in letters}) == len(letters)
+    letters, sessions = shop.table("deadletters"), shop.table("sessions")
+    assert len({letter["message_id"] for letter in letters}) == len(letters) == shop.counted[DEAD, "delivered"]
     assert {(letter["destination"], letter["delivery_count"]) for letter in letters} == {("/queue/shop.orders", 3)}
-    sessions = shop.table("sessions")
     assert {session["principal"] for session in sessions} == {"shop"}
     assert all(session["disconnected_at"] is not None for session in sessions)
-    assert sum(session["accepted"] for session in sessions) == MESSAGES + 3
-    acked = sum(count for (_, event), count in shop.counted.items() if event == "acked")
-    assert sum(session["acked"] for session in sessions) == acked
+    for event, least in (("accepted", MESSAGES), ("acked", 1)):
+        wanted = sum(count for (_, each), count in shop.counted.items() if each == event)
+        assert sum(session[event] for session in sessions) == wanted >= least
 
 
 def test_the_report(shop: Shop, look: Look) -> None:

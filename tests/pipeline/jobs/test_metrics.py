@@ -109,16 +109,6 @@ def test_all_of_them_together_are_the_whole(random: Random) -> None:
             assert figures.heat(table, kind, timedelta(minutes=minutes)) == histograms
 
 
-def test_busiest_destination_is_first() -> None:
-    told = [rows.accepted(destination="/queue/b"), rows.accepted(destination="/queue/a")]
-    told += [rows.accepted(destination="/queue/c"), rows.accepted(1, destination="/queue/c")]
-    told += [rows.delivered(destination="/queue/d"), rows.expired(destination="/queue/e")]
-    ranking = figures.by_destination(metrics_of(told))
-    assert [name[-1] for name, _ in ranking.top] == ["c", "a", "b", "d", "e"]
-    assert ranking.others == ranking.rest.counts["accepted"] == 0
-    assert ranking.top[0][1].counts["accepted"] == 2
-
-
 def test_no_rows() -> None:
     for table in (pyarrow.table({}), METRICS.empty_table()):
         assert figures.figures(table) == figures.add([])
