@@ -1,8 +1,6 @@
 """From clients to a report: 200,000 messages through a real gateway, and each figure is what the clients counted.
 
-examples/shop.py is the load, with stomp.py, in processes of its own; it prints what its clients counted.  Then come the
-commands that a user gives, as processes: `gateway pipeline run all --once`, which archives the journal first, and
-`gateway pipeline report`.  Chromium opens the report.
+examples/shop.py is the load and counts; the commands of a user follow, as processes; Chromium opens the report.
 """
 
 from __future__ import annotations

@@ -171,20 +171,14 @@ def every(start: int, stop: int, pause: int = 10) -> str:
         pytest.param("0+ 10+ 20o", "10 raised stuck, 20 cleared stuck", id="nothing pending clears at once"),
         pytest.param("0+ 10+ 12x", "10 raised stuck, 12 cleared stuck", id="end of the subscription clears"),
         pytest.param("0+ 5x 10+ 20+", "20 raised stuck", id="subscribed again"),
-        pytest.param(
-            f"ack 0+ ack {every(10, 80)}", "10 raised slow", id="consumer that settles something is slow for a limit"
-        ),
+        pytest.param(f"ack 0+ ack {every(10, 80)}", "10 raised slow", id="consumer that settles is slow for a limit"),
         pytest.param(
             f"ack 0+ ack {every(10, 90)} ack 90+",
             "10 raised slow, 80 cleared slow, 80 raised stuck, 90 cleared stuck, 90 raised slow",
             id="slow becomes stuck and slow again",
         ),
-        pytest.param(
-            every(0, 1000), "10 raised stuck, 310 held stuck, 610 held stuck, 910 held stuck", id="lasting alarm"
-        ),
-        pytest.param(
-            "0+ 10+ 100+ 110+", "10 raised stuck, 40 cleared stuck, 110 raised stuck", id="look behind a silence"
-        ),
+        pytest.param(every(0, 700), "10 raised stuck, 310 held stuck, 610 held stuck", id="lasting alarm"),
+        pytest.param("0+ 10+ 100+ 110+", "10 raised stuck, 40 cleared stuck, 110 raised stuck", id="silence"),
     ],
 )
 def test_alarms_of_looks(script: str, told: str) -> None:
