@@ -160,13 +160,13 @@ class JobTable:
         make_folder(self.folder)
         return self._write(batch, batch, self.merged([rows]), summary or BatchSummary())
 
-    def merge(self, before: int) -> int:
+    def merge(self, before: int, *, most_rows: int = _MOST_ROWS) -> int:
         """Merge files of batches before one, as long as there are enough; returns the number of new files."""
         made = 0
         for level in range(_LEVELS):
             span = FAN**level
             for run in _runs([each for each in self.files() if each.span == span and each.last < before]):
-                if sum([each.count() for each in run]) <= _MOST_ROWS:
+                if sum([each.count() for each in run]) <= most_rows:
                     self._write(run[0].first, run[-1].last, self.merged([each.rows() for each in run]), _total(run))
                     for each in run:
                         each.path.unlink()

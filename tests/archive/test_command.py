@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -139,26 +137,6 @@ class TestService:
         _, errors = process.communicate(timeout=30)
         assert (process.returncode, errors) == (0, "")
         assert by_seq(archive_rows(archive)) == by_seq(rows)
-
-
-def test_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = threading.Event()
-    steps: list[bool] = []
-
-    class Steps:
-        def step(self, *, everything: bool) -> bool:
-            steps.append(everything)
-            if len(steps) == 3:
-                stop.set()
-            return len(steps) != 3
-
-    def expire(at_once: bool) -> bool:
-        assert not stop.is_set()
-        return True
-
-    worker: Any = Steps()
-    assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
-    assert steps == [False] * 3
 
 
 def test_expiry_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

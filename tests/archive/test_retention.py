@@ -100,7 +100,3 @@ def test_not_while_there_is_a_compaction(desk: Desk) -> None:
     os.close(held)
     assert expire_history(desk.archive, 0, desk.visible) == 2
     assert desk.hours("history") == []
-
-
-def test_no_archive(tmp_path: Path) -> None:
-    assert expire_raw(tmp_path, 0, 1e12) == expire_history(tmp_path, 0, 1e9) == 0

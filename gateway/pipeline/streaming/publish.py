@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 
 # A silent server holds a thread, and one of Spark's, for so many milliseconds.
 _TIMES = {"connectTimeoutMs": "5000", "receiptTimeoutMs": "10000", "maxReconnectMs": "0"}
-# Seconds until a server that was away is tried again; doubled each time.
 _SOON = 5.0
 _LATE = 60.0
-_END = 60.0  # seconds for the last messages at the end: Spark starts Python for the first one
+_PATIENCE = 60.0  # Spark starts Python for the first message
 
 
 class SnapshotPublisher:
-    """Sends snapshots while the jobs go on.  `UsageFailure`: the URL names no server or no destination."""
+    """Sends snapshots while the jobs go on.  `UsageFailure`: the URL names no server or no destination.
 
-    def __init__(self, spark: SparkSession, url: str, progress: Progress) -> None:
+    `soon`: seconds until a server that was away is tried again, doubled each time; `patience`: seconds for the last
+    messages at the end.
+    """
+
+    def __init__(
+        self, spark: SparkSession, url: str, progress: Progress, *, soon: float = _SOON, patience: float = _PATIENCE
+    ) -> None:
         self.failed = 0  # messages that the server did not get
         self._broker = BrokerUrl.of(url)
         if not self._broker.destination:
@@ -44,7 +49,8 @@ class SnapshotPublisher:
         self._ending = False
         self._away: str | None = None  # why; None: the last attempt went well
         self._known = False  # the server has accepted us since it was away
-        self._pause = _SOON
+        self._soon = self._pause = soon
+        self._patience = patience
         self._not_before = 0.0
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
         self._thread.start()
@@ -61,9 +67,10 @@ class SnapshotPublisher:
         with self._changed:
             self._ending = True
             self._changed.notify()
-        self._thread.join(_END)
+        self._thread.join(self._patience)
         if self._thread.is_alive():
-            self._progress.say(f"the last messages for {self._broker} are dropped: they took longer than {_END:g} s")
+            told = f"they took longer than {self._patience:g} s"
+            self._progress.say(f"the last messages for {self._broker} are dropped: {told}")
         if self.failed:
             self._progress.say(f"{self.failed} messages for {self._broker} were not sent")
 
@@ -90,7 +97,7 @@ class SnapshotPublisher:
             if self._away is not None:
                 self._progress.say(f"{self._broker} answers again")
             self._away = None
-            self._pause = _SOON
+            self._pause = self._soon
 
     def _failed(self, count: int, why: str) -> None:
         self.failed += count
