@@ -113,19 +113,16 @@ class RelayStatus:
 
 def not_alive(every: Iterable[RelayStatus]) -> str:
     """The reason to restart the process; "": none."""
-    stuck = {each: each.stuck() for each in every}
-    words = [f"{_between(each)} has stood still for {seconds:.0f} s" for each, seconds in stuck.items() if seconds]
-    return "; ".join(words)
+    stuck = {" to ".join(each.ends.values()): each.stuck() for each in every}
+    return "; ".join(
+        [f"the relay from {ends} has stood still for {seconds:.0f} s" for ends, seconds in stuck.items() if seconds]
+    )
 
 
 def not_ready(every: Iterable[RelayStatus]) -> str:
     """The servers that are away, with reasons; "": all are connected."""
     away = {str(link): link.fault for each in every for link in each.links if link.client is None}
     return "; ".join([f"{name} is away: {fault}" for name, fault in away.items()])
-
-
-def _between(status: RelayStatus) -> str:
-    return f"the relay from {status.ends['source']} to {status.ends['target']}"
 
 
 class HttpError(OSError):

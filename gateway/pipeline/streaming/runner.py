@@ -40,8 +40,7 @@ from .. import paths, tables
 from ..errors import JobFailure, UsageFailure, reason
 from . import checkpoints, file_log
 from .progress import BatchReport, MissingData, Progress
-from .publish import SnapshotPublisher
-from .snapshots import Snapshots
+from .snapshots import SnapshotPublisher, Snapshots
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.pipeline.spark import jvm
+from gateway.pipeline.spark import java
 from tests.pipeline.spark.fake_java import environment
 
 PROGRAM = "import sys; from gateway.pipeline.command import pipeline; pipeline(sys.argv[1:])"
@@ -69,7 +69,7 @@ def test_a_signal_waits_until_the_child_is_known() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
-        with jvm.deferred():
+        with java.deferred():
             signal.raise_signal(signal.SIGINT)
             assert not came
         assert came == [signal.SIGINT]
@@ -85,10 +85,10 @@ def test_a_child_that_does_not_end() -> None:
         try:
             process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
             assert process.stdout.readline() == b"\n"
-            jvm.end(process, 0.1)
+            java.end(process, 0.1)
             assert process.returncode == -signal.SIGKILL
             assert process.stdout.read() == b""
-            jvm.end(process)  # it has ended already
+            java.end(process)  # it has ended already
             process.stdout.close()
             assert other.poll() is None
         finally:

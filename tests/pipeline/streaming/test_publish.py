@@ -22,8 +22,7 @@ from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.options import BrokerUrl
 from gateway.pipeline.streaming.progress import BatchReport, Progress
-from gateway.pipeline.streaming.publish import SnapshotPublisher
-from gateway.pipeline.streaming.snapshots import Snapshots
+from gateway.pipeline.streaming.snapshots import SnapshotPublisher, Snapshots
 from tests.gateway_process import HOST, start_gateway
 
 if TYPE_CHECKING:
