@@ -113,9 +113,9 @@ class RelayStatus:
 
 def not_alive(every: Iterable[RelayStatus]) -> str:
     """The reason to restart the process; "": none."""
-    stuck = {" to ".join(each.ends.values()): each.stuck() for each in every}
+    stuck = [(" to ".join(each.ends.values()), each.stuck()) for each in every]
     return "; ".join(
-        [f"the relay from {ends} has stood still for {seconds:.0f} s" for ends, seconds in stuck.items() if seconds]
+        [f"the relay from {ends} has stood still for {seconds:.0f} s" for ends, seconds in stuck if seconds]
     )
 
 
