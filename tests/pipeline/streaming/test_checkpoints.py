@@ -36,14 +36,18 @@ def begun(tables: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_names_its_job(tmp_path: Path) -> None:
+def test_a_checkpoint_names_its_job_and_one_process_has_it(tmp_path: Path) -> None:
     assert committed(tmp_path, JOB.name) is None
     path = begun(tmp_path)
     assert path == tmp_path / "_checkpoints" / "metrics"
     assert json.loads((path / "job.json").read_text()) == {"job": "metrics", "version": JOB.version, "archive": ARCHIVE}
     assert committed(tmp_path, JOB.name) == 10
-    with claimed(tmp_path, JOB, ARCHIVE) as again:
+    with claimed(tmp_path, JOB, ARCHIVE) as again, claimed(tmp_path, OTHER, ARCHIVE):
         assert again == path
+        with pytest.raises(UsageFailure, match="metrics runs already"), claimed(tmp_path, JOB, ARCHIVE):
+            pass
+        with pytest.raises(UsageFailure, match="metrics runs already"):
+            reset(tmp_path, JOB.name)
 
 
 def test_all_files_are_private(tmp_path: Path) -> None:
@@ -88,16 +92,6 @@ def test_the_checkpoint_of_something_else_is_refused(
     spoil(begun(tmp_path))
     with pytest.raises(UsageFailure, match=sentence), claimed(tmp_path, job, archive):
         pass
-
-
-def test_one_process_runs_a_job(tmp_path: Path) -> None:
-    with claimed(tmp_path, JOB, ARCHIVE):
-        with pytest.raises(UsageFailure, match="metrics runs already"), claimed(tmp_path, JOB, ARCHIVE):
-            pass
-        with pytest.raises(UsageFailure, match="metrics runs already"):
-            reset(tmp_path, JOB.name)
-        with claimed(tmp_path, OTHER, ARCHIVE):
-            pass
 
 
 def test_reset_removes_all_of_a_job_and_nothing_else(tmp_path: Path) -> None:

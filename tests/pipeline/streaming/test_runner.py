@@ -258,16 +258,13 @@ def test_a_job_with_a_state_finds_it_again(spark: SparkSession, place: Place, mo
     assert sorted(os.listdir(place.tables / "_state" / "folding")) == ["1.json", "2.json"]
 
 
-def test_an_impossible_archive_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
-        runner.prepared(str(tmp_path / "file" / "archive"), Progress())
-
-
 def test_an_archive_has_one_name(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
+    (tmp_path / "file").touch()
     told = io.StringIO()
     for written in (str(tmp_path), f"{tmp_path}/", f"file://{tmp_path}", os.path.relpath(tmp_path)):
         assert runner.prepared(written, Progress(err=told)) == f"file://{tmp_path}"
     assert runner.prepared("hdfs://name/archive/", Progress(err=told)) == "hdfs://name/archive"
     assert told.getvalue() == ""
+    with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
+        runner.prepared(str(tmp_path / "file" / "archive"), Progress())
