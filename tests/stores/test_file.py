@@ -79,14 +79,14 @@ class TestMaking:
         with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
             SQLiteStore.open(home / "a.db")
 
-    @pytest.mark.parametrize("moment", ["schema.create", "os.link", "os.fsync", "schema.check"])
+    @pytest.mark.parametrize("moment", ["file.create", "os.link", "os.fsync", "file.check"])
     def test_is_killed(self, path: Path, moment: str) -> None:
         """A store that was never made whole is none, and is simply made."""
-        script = "import os, sys; from pathlib import Path; from gateway.stores import schema\n"
+        script = "import os, sys; from pathlib import Path; from gateway.stores import file\n"
         script += f"from tests.stores import batches\n{moment} = lambda *_: os.kill(os.getpid(), 9)\n"
         script += "batches.opened(Path(sys.argv[1]))"
         assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == -signal.SIGKILL
-        assert path.exists() is (moment == "schema.check")
+        assert path.exists() is (moment == "file.check")
         store = opened(path)
         assert rows_of(store) == []
         store.close(clean=False)
