@@ -238,7 +238,7 @@ def test_the_second_one_ends_the_process(first: signal.Signals, second: signal.S
     """Whatever is behind: no handler of errors has a word, and no thread is waited for."""
     program = (
         "import signal, sys, threading\n"
-        "from gateway.pipeline.signals import StopOnSignal\n"
+        "from gateway.pipeline.exits import StopOnSignal\n"
         "threading.Thread(target=threading.Event().wait).start()\n"
         "with StopOnSignal(lambda text: print(text, flush=True), 'all is over'):\n"
         "    try:\n"

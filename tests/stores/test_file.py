@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, open_store, preflight
-from gateway.stores import file as schema
 from tests.stores.batches import new, opened, rows_of
 from tests.stores.test_sqlite_failure import disk_of
 
@@ -53,14 +52,14 @@ class TestMaking:
         def fail(connection: sqlite3.Connection) -> None:
             raise sqlite3.OperationalError("as in the middle of it")
 
-        monkeypatch.setattr(schema, "create", fail)
+        monkeypatch.setattr(file, "create", fail)
         with pytest.raises(StoreError, match="as in the middle of it"):
             file.make(path)
         assert not list(path.parent.iterdir())
 
     def test_replaces_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another gateway may be faster."""
-        monkeypatch.setattr(schema, "create", lambda connection: path.write_bytes(b"first"))
+        monkeypatch.setattr(file, "create", lambda connection: path.write_bytes(b"first"))
         with pytest.raises(StoreError, match="File exists"):
             file.make(path)
         assert path.read_bytes() == b"first"
