@@ -17,12 +17,8 @@ def visible(text: str) -> str:
     """The text, with escapes in place of characters that show nothing."""
     if text.isprintable():
         return text
-    return "".join([_literal(each) if _is_unseen(each) else each for each in text])
+    return "".join([each.encode("unicode_escape").decode("ascii") if _is_unseen(each) else each for each in text])
 
 
 def _is_unseen(character: str) -> bool:
     return character not in _JOINERS and unicodedata.category(character) in _UNSEEN
-
-
-def _literal(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

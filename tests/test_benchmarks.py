@@ -41,3 +41,14 @@ def test_a_shorter_frame_behind_a_run_counts() -> None:
     frames = [frame("MESSAGE", b"body", subscription=number) for number in (*range(10, 20), 5)]
     tails = Inbound().tails(b"".join(frames), 4)
     assert [each[-4:] for each in tails] == [b"body"] * 11
+
+
+@pytest.mark.long
+def test_a_short_run_of_the_pipeline(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.pipeline", "--scale", "0.01", "--json", str(report), "loop", "archive"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(report.read_text())["figures"]
+    assert figures[-1]["name"] == "archiver"
+    assert all(figure["value"] > 0 and figure["name"] in done.stdout for figure in figures)

@@ -28,7 +28,7 @@ import trio
 import trustme
 from stomp.utils import Frame
 
-from gateway.admin import console_sessions, listing, request_parsing
+from gateway.admin import access, listing, routes
 from gateway.auth import failed_logins, passwords, tokens
 from gateway.broker import selectors
 from gateway.broker.core.work_limits import WORK_LIMITS
@@ -325,10 +325,10 @@ FIXED = [
     ("a token", tokens.MAX_LENGTH // 1024),
     ("a login", passwords.MAX_LENGTH),
     ("passcodes", failed_logins.PLACES),
-    ("logins", console_sessions.MAX_SESSIONS),
-    ("logins", round(console_sessions.LIFETIME / 3600)),
+    ("logins", access.MAX_SESSIONS),
+    ("logins", round(access.LIFETIME / 3600)),
     ("sessions", MOST_VIEWS),
-    ("a request", request_parsing.MAX_BODY // 1024**2),
+    ("a request", routes.MAX_BODY // 1024**2),
     ("a request", listing.MAX_LIMIT),
 ]
 

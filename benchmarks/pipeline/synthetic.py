@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.archive import layout
-from gateway.archive.schema import REPEATED, SCHEMA
+from gateway.archive.parquet_files import REPEATED, SCHEMA
 from gateway.journal import schema
 
 START = datetime(2026, 11, 20, 9, tzinfo=UTC)

@@ -25,7 +25,7 @@ import structlog
 from starlette.requests import Request
 
 from gateway.broker.core.scheduler import Scheduler
-from gateway.net.client_address import network_of
+from gateway.net import network_of
 
 log = structlog.get_logger("gateway.audit")
 

@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
-from gateway.admin.console_sessions import COOKIE
+from gateway.admin.access import COOKIE
 from gateway.admin.endpoint import BASE, JSON, Api, Endpoint, Error
 
 TAGS = {

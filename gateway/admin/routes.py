@@ -5,14 +5,24 @@
     call            the endpoint's own method
     audit           a line for each change, and for each change that was refused or failed
 
+Query and body are read through the models of their endpoint before anything is done.  A parameter is given at most
+once, and an unknown one is refused, because it is a typing error.  A body is JSON of at most 1 MiB with the
+content-type of JSON: a form of another site cannot send that without asking first.
+
+The sentence of an error names the parameter or field, and repeats no value, because a value may be a passcode in the
+wrong place.  A name may be one, too; so the log is told of neither.
+
 There is one route for each path, so that a wrong method is answered 405, and not left to the static files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import aclosing
+from typing import TypeVar
 
 import trio
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,7 +31,6 @@ from starlette.types import Receive, Scope, Send
 from gateway.admin import audit
 from gateway.admin.access import AccessControl
 from gateway.admin.endpoint import BASE, EVENT_STREAM, ApiError, Endpoint
-from gateway.admin.request_parsing import parse_body, parse_query
 
 
 def routes_of(endpoints: Iterable[Endpoint], access: AccessControl) -> list[Route]:
@@ -81,3 +90,87 @@ class _Methods:
         if endpoint.body is not None:
             found["body"] = await parse_body(request, endpoint.body)
         return await endpoint.call(**{name: found[name] for name in endpoint.arguments})
+
+
+MAX_BODY = 1024 * 1024  # bytes of a body. A message to publish is in it as text, so it may have nearly as much.
+
+PATIENCE = 30.0
+"""Seconds for a body to come: the HTTP server has no such limit, and each that does not come keeps a descriptor."""
+
+# Of a content-length; `int` would parse a megabyte of digits otherwise.
+_MAX_DIGITS = 15
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_query(request: Request, model: type[Model]) -> Model:
+    """The parameters of the query.  Raises ApiError: 400, one is unknown, missing, given twice, or wrong."""
+    given = request.query_params.multi_items()
+    names, known = [name for name, _ in given], list(model.model_fields)
+    for name in names:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ApiError(400, f"this has no parameter {name[:40]!r}; {has}", logged="an unknown parameter")
+        if names.count(name) > 1:
+            raise ApiError(400, f"{name} is given more than once")
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = str(first["loc"][0])
+        if first["type"] == "missing":
+            raise ApiError(400, f"{name} is missing: {model.model_fields[name].description}") from None
+        raise ApiError(400, f"{name} {_said(first['msg'])}") from None
+
+
+async def parse_body(request: Request, model: type[Model]) -> Model:
+    """The body, as the model has it; raises ApiError: 415, 413, 408 where it does not come, 400 where it does not
+    fit."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ApiError(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")
+    data = None
+    with trio.move_on_after(PATIENCE):
+        data = await _read(request)
+    if data is None:
+        raise ApiError(408, f"the body did not come within {PATIENCE:g} s")
+    try:
+        return model.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        raise ApiError(400, f"body: {_sentence(error)}", logged="the body does not fit its model") from None
+
+
+async def _read(request: Request) -> bytes:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and (len(length) > _MAX_DIGITS or int(length) > MAX_BODY):
+        raise _too_large()
+    data = bytearray()
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise _too_large()
+    request.state.is_read = True
+    return bytes(data)
+
+
+def _too_large() -> ApiError:
+    return ApiError(413, f"the body is larger than {MAX_BODY} bytes")
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first error: the field, and what is wrong with it."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part)[:40] for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"there is no field {field!r}"
+    if first["type"] == "missing":
+        return f"the field {field!r} is missing"
+    said = _said(first["msg"])
+    said = said[:1].lower() + said[1:]
+    return f"the field {field!r}: {said}" if field else said
+
+
+def _said(message: str) -> str:
+    """The words of a ValueError, without those that pydantic puts before them."""
+    return message.removeprefix("Value error, ")

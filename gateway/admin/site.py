@@ -24,14 +24,13 @@ from gateway.admin.access import AccessControl
 from gateway.admin.destinations import DestinationsApi
 from gateway.admin.endpoint import ApiError, Endpoint, error_response
 from gateway.admin.gateway_api import GatewayApi
-from gateway.admin.login import LoginApi
+from gateway.admin.login import LoginApi, TicketApi
 from gateway.admin.messages import MessagesApi
 from gateway.admin.openapi import OpenApi
 from gateway.admin.overview import OverviewApi
 from gateway.admin.routes import routes_of
 from gateway.admin.sessions import SessionsApi
 from gateway.admin.stored import StoredApi
-from gateway.admin.tickets import TicketApi
 from gateway.admin.trace_stream import TraceApi
 from gateway.auth.tickets import Tickets
 from gateway.config.settings import Settings

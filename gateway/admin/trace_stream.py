@@ -21,8 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.admin.access import Caller
-from gateway.admin.console_sessions import ConsoleSession
+from gateway.admin.access import Caller, ConsoleSession
 from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
 from gateway.broker.admin.message_rows import of_body
 from gateway.runtime.gateway import Gateway

@@ -28,7 +28,7 @@ from gateway.journal.record import (
     texts_in,
 )
 
-from .schema import SCHEMA
+from .parquet_files import SCHEMA
 
 _Places = npt.NDArray[np.int64]
 

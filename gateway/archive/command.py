@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.config.units import SHORTEST_INTERVAL, duration_like, parse_size
+from gateway.config.values import SHORTEST_INTERVAL, duration_like, parse_size
 
-from .errors import ArchiveError
+from .layout import ArchiveError
 
 if TYPE_CHECKING:
-    from .archiver import Archiver
-    from .gateway_archiver import ArchivedFile
+    from .archiver import ArchivedFile, Archiver
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _DURATION = duration_like("60s, 5m, 48h or 90d")
@@ -89,9 +88,8 @@ def archive(
     if place.exists() and not place.is_dir():
         raise click.UsageError(f"--archive {place} is no folder")
     try:
-        from .archiver import Archiver
-        from .gateway_archiver import ArchiverOptions
-        from .retention import Expiry
+        from .archiver import Archiver, ArchiverOptions
+        from .compact import Expiry
     except ImportError as error:
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)

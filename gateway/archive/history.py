@@ -27,7 +27,7 @@ from pathlib import Path
 from gateway.files import store
 
 from . import layout
-from .errors import ArchiveError
+from .layout import ArchiveError
 
 MANIFEST = "_manifest.json"
 PENDING = "_pending.json"

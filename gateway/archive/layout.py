@@ -1,4 +1,4 @@
-"""The layout of the archive: where its files are, and the meaning of their names.
+"""The layout of the archive: where its files are, the meaning of their names, its locks and its errors.
 
     ARCHIVE/raw/date=2026-11-21/hour=14/<gateway>-<epoch>-<first>-<last>.parquet
     ARCHIVE/history/date=2026-11-21/hour=14/<generation>-<part>.parquet, _manifest.json
@@ -11,17 +11,23 @@ Readers, Spark among them, skip names that begin with `_`: a file is written und
 begin with `_`, too; then a hyphen, with which no id begins, stands in front of it.
 
 An hour is a number here: hours since 1970.
+
+One process at a time works on a journal or an archive: it holds a lock.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway import files
 from gateway.files import HIDDEN
+from gateway.journal.segments import reason_of
 
 RAW = "raw"
 HISTORY = "history"
@@ -108,3 +114,46 @@ def visible(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     return sorted([name for name in names if name.endswith(ENDING) and name[0] not in "_."])
+
+
+class ArchiveError(Exception):
+    """Archive or journal cannot be used; `str()` is one sentence that names the file or folder."""
+
+
+class BusyError(ArchiveError):
+    """Another process is at work."""
+
+
+class UnusableError(ArchiveError):
+    """The journal of one gateway cannot be used; those of others can."""
+
+
+def lock_in(archive: Path, name: str, busy: str) -> int:
+    """Take a lock (`lock`) of an archive; a missing archive is made, for its owner alone."""
+    try:
+        files.make_private(archive)
+    except OSError as error:
+        raise ArchiveError(f"the archive {archive} cannot be made: {reason_of(error)}") from error
+    return lock(archive / LOCKS / name, busy)
+
+
+def lock(path: Path, busy: str) -> int:
+    """Take a lock, until its descriptor is closed.  `BusyError`: another process has it."""
+    try:
+        files.make_folder(path.parent)
+        descriptor = files.lock(path)
+    except BlockingIOError as error:
+        raise BusyError(f"{busy} (process {_owner(path) or 'unknown'})") from error
+    except OSError as error:
+        raise ArchiveError(f"{path} cannot be locked: {reason_of(error)}") from error
+    with contextlib.suppress(OSError):  # on a full disk the process that makes room must get the lock
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return descriptor
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.read_text("ascii", "replace")[:20].strip()
+    except OSError:
+        return ""

@@ -1,4 +1,7 @@
-"""Parquet files that grow: rows gather up to a row group, and a file gets its name when it is whole.
+"""Parquet files of the archive: the journal's columns as Arrow types, and files that grow.
+
+The partitions, `date` and `hour`, are in the names of the folders.  Rows gather up to a row group, and a file gets its
+name when it is whole.
 
 A row group ends after so many rows or bytes: a writer holds so much in memory, and a reader must hold it at once.  zstd
 at its lowest level writes as fast as no compression does, into a quarter of the bytes.
@@ -9,18 +12,56 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.files import hidden, make_folder, opened, reveal
+from gateway.journal import schema
 
 from . import layout
-from .schema import REPEATED, SCHEMA
 
 GROUP_ROWS = 128 * 1024
 GROUP_BYTES = 64 * 1024 * 1024  # bytes of a row group, in memory
+
+_TYPES = {
+    schema.STRING: pa.string(),
+    schema.INT: pa.int32(),
+    schema.BIGINT: pa.int64(),
+    schema.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    schema.MAP: pa.map_(pa.string(), pa.string()),
+    schema.BINARY: pa.binary(),
+}
+
+SCHEMA = pa.schema(
+    [pa.field(each.name, _TYPES[each.type], nullable=each.nullable) for each in schema.COLUMNS],
+    metadata={"gateway.journal": str(schema.VERSION)},
+)
+
+REPEATED = [
+    *("gateway", "event", "transport", "peer", "principal", "session", "subscription", "ack_mode", "destination"),
+    *("message_id", "transaction", "reason", "headers.key_value.key", "headers.key_value.value"),
+]
+"""Columns whose values repeat: a Parquet file has them in a dictionary."""
+
+
+def aligned(table: pa.Table) -> pa.Table:
+    """A table of an older version of the schema with the columns of this one.  `ValueError`: it is newer, or other."""
+    newer = [name for name in table.column_names if name not in SCHEMA.names]
+    if newer:
+        raise ValueError(f"it has columns that this program does not know: {', '.join(newer)}")
+    columns: list[Any] = []
+    for field in SCHEMA:
+        if field.name not in table.column_names:
+            columns.append(pa.nulls(len(table), field.type))
+            continue
+        try:
+            columns.append(table.column(field.name).cast(field.type))
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"its column {field.name} has another type") from error
+    return pa.table(columns, schema=SCHEMA)
 
 
 class ParquetWriter:

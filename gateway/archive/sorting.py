@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .schema import SCHEMA
+from .parquet_files import SCHEMA
 
 _MIB = 1024 * 1024
 RUN = 96 * _MIB  # bytes of a run; to sort it takes the same once more

@@ -3,7 +3,7 @@
     authenticator    the authenticator of a gateway: `RateLimited`, or `Anonymous` where no setting asks for credentials
       chain          which of claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom decides
       failed_logins  how many guesses an address has
-    rules            the `[[rule]]` tables in force (rule_index, rule_patterns)
+    rules            the `[[rule]]` tables in force (rule_index)
 
 Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.
 """

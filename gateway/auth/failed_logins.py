@@ -21,7 +21,7 @@ import structlog
 import trio
 
 from gateway.broker.errors import LoginRefused
-from gateway.net.client_address import network_of
+from gateway.net import network_of
 
 MAX_COUNTED = 100_000
 """Addresses, and logins at an address, that are counted, at some 250 bytes each: 50 MB when a botnet guesses.  The

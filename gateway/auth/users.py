@@ -48,13 +48,12 @@ T = TypeVar("T")
 class UsersFile:
     """The authenticator of a users file; raises SettingsError, which names the setting and the line."""
 
-    def __init__(self, path: Path, failed: FailedLogins | None = None, max_remembered: int = MAX_REMEMBERED) -> None:
+    def __init__(self, path: Path, failed: FailedLogins | None = None) -> None:
         self._users: dict[str, StoredUser] = {}
         self.file = WatchedFile("users_file", path, self._read)  # which keeps the users for the next reading
         self._queue = LoginQueue(failed or FailedLogins())
         self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)
-        self._max_remembered = max_remembered
         self._verified: set[bytes] = set()
 
     def knows(self, login: str | None) -> bool:
@@ -108,7 +107,7 @@ class UsersFile:
         right = passwords.verify((user or next(iter(users.values()))).hashed, passcode)
         if user is None or not right:
             return None
-        if len(self._verified) >= self._max_remembered:
+        if len(self._verified) >= MAX_REMEMBERED:
             self._verified = set()
         self._verified.add(digest)
         return user

@@ -162,8 +162,8 @@ def _check_ports(settings: Settings) -> None:
     """Open all ports at the same time, because two settings may name the same, and close them."""
     import trio
 
-    from gateway.config.address import Address
     from gateway.config.errors import StartError
+    from gateway.config.values import Address
     from gateway.runtime.listeners import KINDS, open_all
     from gateway.transports import unlinking
 

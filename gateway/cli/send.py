@@ -17,8 +17,7 @@ import click
 
 from gateway.client import Client
 
-from . import json_lines
-from .connection import connected, header, server_of, told, where
+from .connection import BadLine, Line, connected, header, read_line, server_of, told, where
 
 _READ = 64 * 1024
 # Longer than any server takes: not a line of text.
@@ -77,10 +76,10 @@ def _count(number: int) -> str:
     return f"{number} message{'' if number == 1 else 's'}"
 
 
-def _encode(client: Client, destination: str, common: Mapping[str, str], line: json_lines.Line, receipt: str) -> bytes:
+def _encode(client: Client, destination: str, common: Mapping[str, str], line: Line, receipt: str) -> bytes:
     target = destination or line.destination
     if not target:
-        raise json_lines.BadLine("it has no destination, and the command names none")
+        raise BadLine("it has no destination, and the command names none")
     headers = {"destination": target, **line.headers, **common}
     if receipt:
         headers["receipt"] = receipt
@@ -96,9 +95,9 @@ def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole:
             number += 1
             last = place == len(group)
             try:
-                line = json_lines.read(nbytes) if as_json else json_lines.Line("", {}, nbytes)
+                line = read_line(nbytes) if as_json else Line("", {}, nbytes)
                 frames.append(encode(line, f"r{number}" if last else ""))
-            except json_lines.BadLine as error:
+            except BadLine as error:
                 raise click.ClickException(f"line {number} of standard input: {error}") from None
         client.send(b"".join(frames))
         client.wait_for(f"r{number}", "SEND")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from gateway.config.address import Address
+from gateway.config.values import Address
 from gateway.process import systemd
 
 

@@ -18,8 +18,7 @@ from gateway.client.protocol import handle_of
 from gateway.codec import Frame
 from gateway.text import visible
 
-from . import json_lines
-from .connection import connected, header, server_of, told, where
+from .connection import connected, header, json_line, server_of, told, where
 
 _PREFETCH = 100
 # Seconds between two checks of the timeout and of heart-beats.
@@ -132,7 +131,7 @@ class _Reader:
 
     def _write(self, frame: Frame) -> None:
         if self._as_json:
-            line = json_lines.write(frame.headers, frame.body)
+            line = json_line(frame.headers, frame.body)
             click.echo(visible(line) if self._escapes else line)
         elif self._escapes:
             click.echo(visible(frame.body.decode(errors="backslashreplace")))

@@ -2,40 +2,264 @@
 
 It asks the admin API for the overview, and for as many sorted rows as the screen has, so 100,000 queues cost no more
 than ten.  While the gateway does not answer, the last figures stay on the screen, with the reason.
+
+What is shown is made of answers of the API, by functions that know no terminal and no network.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import select
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from gateway.client.tls import FileError
-
-from . import dashboard
-from .admin_client import AdminClient, NoAnswer
+from gateway.client.server import FileError, context_of, reason_of
+from gateway.text import visible
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
 # Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
+# Seconds for an answer: the user at a terminal waits.
+_TIMEOUT = 5.0
+
+Answer = dict[str, Any]
+HEAD = 11  # most lines beside the rows of the table, without complaints
+
+
+def number(value: float) -> str:
+    """1234567 -> 1.23M; below a thousand as it is."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.3g}" if value % 1 else f"{value:.0f}"
+
+
+def nbytes(value: float) -> str:
+    """1536 -> 1.5 KiB."""
+    for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if value >= 1024**power:
+            return f"{value / 1024**power:.3g} {name}"
+    return f"{value:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """93784 -> 1d 02:03:04."""
+    days, rest = divmod(int(seconds), 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}d {clock}" if days else clock
+
+
+def age(seconds: float | None) -> str:
+    """An age; None: no message waits."""
+    return "-" if seconds is None else duration(seconds)
+
+
+@dataclass(frozen=True)
+class BoardColumn:
+    """A column: the row's key, by which the API sorts, and the format of its values."""
+
+    key: str
+    title: str
+    shown: Callable[[Any], str] = number
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class BoardTable:
+    """A table: its path and name in the API, and its columns."""
+
+    name: str
+    columns: tuple[BoardColumn, ...]
+
+    @property
+    def sortable(self) -> tuple[BoardColumn, ...]:
+        return tuple([column for column in self.columns if column.key != "kind"])
+
+
+DESTINATIONS = BoardTable(
+    "destinations",
+    (
+        BoardColumn("name", "DESTINATION", visible, is_text=True),
+        BoardColumn("kind", "KIND", str, is_text=True),
+        BoardColumn("waiting", "WAITING"),
+        BoardColumn("unacknowledged", "UNACKED"),
+        BoardColumn("delayed", "IN BACK-OFF"),
+        BoardColumn("oldest_age", "OLDEST", age),
+        BoardColumn("subscriptions", "SUBS"),
+        BoardColumn("octets", "SIZE", nbytes),
+    ),
+)
+SESSIONS = BoardTable(
+    "sessions",
+    (
+        BoardColumn("login", "LOGIN", visible, is_text=True),
+        BoardColumn("peer", "PEER", visible, is_text=True),
+        BoardColumn("transport", "BY", str, is_text=True),
+        BoardColumn("subscriptions", "SUBS"),
+        BoardColumn("unacknowledged", "UNACKED"),
+        BoardColumn("pending_octets", "PENDING", nbytes),
+        BoardColumn("frames_in", "FRAMES IN"),
+    ),
+)
+
+
+def head(overview: Answer) -> RenderableType:
+    """The figures of the whole gateway: six lines, and one for each complaint."""
+    last = overview["samples"][-1] if overview["samples"] else dict.fromkeys([*_RATES.values(), "cpu", "lag_ms"], 0)
+    turn = overview["latency"]["turn_ms"]
+    memory = overview["memory"]
+    state = Text("ready", "green") if overview["ready"] else Text(f"not ready: {overview['reason']}", "bold red")
+    figures = Table.grid(expand=True)
+    for _ in range(_FIGURES):
+        figures.add_column(ratio=1, no_wrap=True)
+    for row in (
+        [(f"{name}/s", number(last[key])) for name, key in _RATES.items()],
+        [
+            ("p50", _milliseconds(turn, "p50")),
+            ("p99", _milliseconds(turn, "p99")),
+            ("cpu", f"{100 * last['cpu']:.0f} %"),
+            ("lag", f"{last['lag_ms']:.0f} ms"),
+        ],
+        [
+            ("sessions", number(overview["sessions"]["total"])),
+            ("tcp", number(overview["sessions"]["tcp"])),
+            ("websocket", number(overview["sessions"]["websocket"])),
+            ("held", number(overview["held"])),
+        ],
+        [
+            ("destinations", number(overview["destinations"])),
+            ("subscriptions", number(overview["subscriptions"])),
+            ("waiting", number(overview["messages"]["waiting"])),
+            ("unacked", number(overview["messages"]["unacknowledged"])),
+        ],
+        [
+            ("messages", nbytes(overview["messages"]["octets"])),
+            ("memory", nbytes(memory["process"])),
+            ("of", nbytes(memory["mark"]) if memory["mark"] else "-"),
+            ("scheduled", number(overview["messages"]["delayed"])),
+        ],
+    ):
+        figures.add_row(*[Text.assemble((f"{name} ", "dim"), value) for name, value in row])
+    first = (f"stomp-gateway {overview['version']}", "bold"), f"  up {duration(overview['uptime'])}  ", state
+    lines: list[RenderableType] = [Text.assemble(*first), figures]
+    lines += [Text(f"{name}: {sentence}", "yellow") for name, sentence in _complaints(overview)]
+    return Group(*lines)
+
+
+_FIGURES = 4
+_RATES = {"in": "published", "out": "delivered", "acks": "acknowledged", "errors": "errors"}
+
+
+def _complaints(overview: Answer) -> Iterable[tuple[str, str]]:
+    yield from overview["complaints"].items()
+    for part in ("store", "journal"):
+        if overview[part] and overview[part]["failing"]:
+            yield part, overview[part]["failing"]
+    if overview["memory"]["pressed"]:
+        yield "memory", "it is short, publishers are held back"
+
+
+def _milliseconds(quantiles: Answer | None, name: str) -> str:
+    return "-" if quantiles is None else f"{quantiles[name]:.3g} ms"
+
+
+def table(listing: BoardTable, rows: list[Answer], total: int, sort: str) -> RenderableType:
+    """The rows, the first of `total`, as they were sorted."""
+    made = Table(box=None, pad_edge=False, expand=True, header_style="reverse")
+    for column in listing.columns:
+        title = f"{column.title} *" if column.key == sort.removeprefix("-") else column.title
+        made.add_column(
+            title,
+            justify="left" if column.is_text else "right",
+            ratio=1 if column is listing.columns[0] else None,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        least = ["≥ " if row.get(f"{column.key}_is_least") else "" for column in listing.columns]
+        shown = [column.shown(row[column.key]) for column in listing.columns]
+        made.add_row(*[Text(each + value) for each, value in zip(least, shown, strict=True)])
+    return Group(made, Text(f"{len(rows)} of {total} {listing.name}", "dim"))
+
+
+class NoAnswer(Exception):
+    """The gateway does not answer, or refuses; the text is one sentence.  `is_refusal`: a repetition would not help."""
+
+    def __init__(self, sentence: str, *, is_refusal: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_refusal = is_refusal
+
+
+class AdminClient:
+    """A client of the admin API of one gateway, on one connection; the URL may have a path before /api.
+
+    Files are named as in `gateway.client.server`.  Raises ValueError, with a sentence: the URL is wrong, or a file.
+    """
+
+    def __init__(self, url: str, token: str = "", ca: str = "", cert: str = "", key: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url[:80]!r} names no gateway: write http://host:port")
+        self.url = url
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._ca, self._cert = ca, cert
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = context_of(ca, cert, key)
+            self._connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=_TIMEOUT, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
+
+    def get(self, path: str, **query: object) -> dict[str, Any]:
+        """The answer of /api/v1/PATH.  Raises NoAnswer: there is none, or a refusal."""
+        target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
+        try:
+            self._connection.request("GET", target, headers=self._headers)
+            answer = self._connection.getresponse()
+            status, content = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()  # the next request opens a new one
+            reason = reason_of(error, self._ca, self._cert) if isinstance(error, OSError) else ""
+            raise NoAnswer(f"{self.url} does not answer: {reason or error or type(error).__name__}") from None
+        try:
+            told = json.loads(content)
+        except ValueError:
+            told = None
+        if status == 200 and isinstance(told, dict):
+            return told
+        said = told.get("error") if isinstance(told, dict) else None
+        if status == HTTPStatus.UNAUTHORIZED:  # the API's own sentence is for authors of requests
+            said = (
+                "it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or the folder where the gateway's "
+                "gateway.toml is"
+            )
+        raise NoAnswer(f"{self.url} says {status}: {said or 'the body is not JSON'}", is_refusal=status < 500)
 
 
 @dataclass(frozen=True)
 class View:
     """The table that is shown, and its order."""
 
-    listing: dashboard.BoardTable = dashboard.DESTINATIONS
+    listing: BoardTable = DESTINATIONS
     column: int = 1
     descending: bool = True
 
@@ -45,7 +269,7 @@ class View:
 
     def after(self, key: str) -> View:
         if key in "ds":
-            listing = dashboard.DESTINATIONS if key == "d" else dashboard.SESSIONS
+            listing = DESTINATIONS if key == "d" else SESSIONS
             return View(listing, 1 if key == "d" else 4)
         if key in "<>":
             step = 1 if key == ">" else -1
@@ -60,8 +284,8 @@ class Screen:
     source: AdminClient
     view: View = field(default_factory=View)
     fault: str = ""
-    _overview: dashboard.Answer = field(default_factory=dict)
-    _list: dashboard.Answer = field(default_factory=dict)
+    _overview: Answer = field(default_factory=dict)
+    _list: Answer = field(default_factory=dict)
 
     def ask(self, rows: int) -> None:
         """Ask the gateway.  Raises NoAnswer: it does not answer; the last answers stay."""
@@ -73,9 +297,9 @@ class Screen:
 
     def show(self, footer: str = "") -> RenderableType:
         listing = self.view.listing
-        parts = [dashboard.head(self._overview), Text(self.fault, "bold red")]
+        parts = [head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:
-            parts.append(dashboard.table(listing, self._list[listing.name], self._list["total"], self.view.sort))
+            parts.append(table(listing, self._list[listing.name], self._list["total"], self.view.sort))
         return Group(*parts, Text(footer, "dim"))
 
 
@@ -134,7 +358,7 @@ def _run(screen: Screen, console: Console, interval: float) -> None:
     with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
-                screen.ask(max(_FEWEST, console.height - dashboard.HEAD))
+                screen.ask(max(_FEWEST, console.height - HEAD))
                 screen.fault = ""
             except NoAnswer as error:
                 if error.is_refusal:

@@ -1,7 +1,6 @@
 """A STOMP client for programs that are no event loop: commands, the relay, and the code that Spark runs."""
 
-from .blocking import Client
-from .errors import ConnectionLost, ServerError, StompError
+from .blocking import Client, ConnectionLost, ServerError, StompError
 from .server import StompServer
 
 Server = StompServer  # the public name

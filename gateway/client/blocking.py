@@ -18,10 +18,8 @@ from collections.abc import Sequence
 
 from gateway.codec import Frame, ProtocolError, Version
 
-from .errors import CertificateRefused, ConnectionLost, ServerError, StompError
 from .protocol import ClientProtocol
-from .server import StompServer
-from .tls import FileError, context_of, reason_of
+from .server import FileError, StompServer, context_of, reason_of
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
@@ -32,6 +30,22 @@ _MARGIN = 2.5
 # RabbitMQ's message when the session's process died, as it does at a SUBSCRIBE to a stream that is just being made.
 _CRASHED = "Processing error"
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class StompError(Exception):
+    """The base of all errors of the client: one sentence each, with the words of the server or of the system."""
+
+
+class ServerError(StompError):
+    """The server sent an ERROR, or bytes that are not STOMP."""
+
+
+class ConnectionLost(StompError):
+    """The connection ended or could not be made; another attempt may succeed."""
+
+
+class CertificateRefused(ConnectionLost):
+    """The server demands a client certificate, or another one."""
 
 
 class Client:

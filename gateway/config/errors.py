@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from gateway.config import policies, renamed, rules, tables, toml_file
+from gateway.config import policies, rules, toml_file
 from gateway.config.toml_file import SettingsError, SettingsFile
 
 _KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(rules.KEYS)}
@@ -50,7 +50,7 @@ class Sources:
             return "argument"
         if variable(name) in map(str.upper, os.environ):  # pydantic takes any letter case
             return variable(name)
-        for old, setting in renamed.old_variables().items():
+        for old, setting in toml_file.old_variables().items():
             if setting == name:
                 return old
         return self._line_of(name) if name in self.file.values else "default"
@@ -91,7 +91,7 @@ def _place(name: str) -> str:
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
     """Refuse variables, and names in the file, that are no settings and would have no effect: SettingsError."""
-    variables = [*renamed.old_variables(), *[variable(name) for name in names if name not in _KEYS]]
+    variables = [*toml_file.old_variables(), *[variable(name) for name in names if name not in _KEYS]]
     for found in sorted(os.environ):
         ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)
         if found.startswith("GATEWAY_") and not ours:
@@ -129,8 +129,8 @@ def sentence(error: ValidationError, sources: Sources) -> str:
     """The first error, with the setting's place, its value, and the values allowed."""
     first = error.errors()[0]
     fault = first.get("ctx", {}).get("error")
-    if isinstance(fault, tables.TableError):
-        return tables.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
+    if isinstance(fault, toml_file.TableError):
+        return toml_file.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
     if isinstance(fault, SettingsConflict):

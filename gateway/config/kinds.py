@@ -15,14 +15,13 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
+from gateway import net
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.destinations import FANOUT, canonical
 from gateway.broker.model.patterns import check_pattern, has_wildcard
 from gateway.config import toml_file
-from gateway.config.address import Address
-from gateway.config.units import parse_size
+from gateway.config.values import Address, parse_size
 from gateway.journal import ALL, NONE
-from gateway.net import origins
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -128,7 +127,7 @@ _List = BeforeValidator(toml_file.listed)
 
 Size = Annotated[int, BeforeValidator(lambda value: parse_size(value) if isinstance(value, str) else value)]
 Addresses = Annotated[list[str], NoDecode, _List, _each(Address.parse)]
-Origins = Annotated[list[str], NoDecode, _List, AfterValidator(lambda value: [origins.listed(text) for text in value])]
+Origins = Annotated[list[str], NoDecode, _List, AfterValidator(lambda value: [net.listed(text) for text in value])]
 Networks = Annotated[list[str], NoDecode, _List, _each(_check_network)]
 Names = Annotated[list[str], NoDecode, _List, _each(_check_name)]
 MetricsPatterns = Annotated[list[str], NoDecode, _List, _each(_check_metrics_pattern)]

@@ -35,8 +35,8 @@ from gateway.broker.model.destinations import (
 from gateway.broker.model.patterns import WILDCARDS, split
 from gateway.broker.model.policy import DEFAULT, OnNack, SlowConsumerAction, WhenFull
 from gateway.config.kinds import bodies
-from gateway.config.tables import TableError, read_each, shown, unknown
-from gateway.config.units import parse_size
+from gateway.config.toml_file import TableError, read_each, shown, unknown
+from gateway.config.values import parse_size
 
 TEN_YEARS = 315_360_000  # seconds. A longer time is most likely a mistake of units.
 

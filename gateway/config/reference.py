@@ -16,8 +16,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from gateway.config.errors import variable
-from gateway.config.journal import JournalSettings, ObserveSettings
-from gateway.config.security import SecuritySettings
+from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.settings import LISTENERS, Address, Settings
 
 SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret values

@@ -23,8 +23,7 @@ from gateway.broker.model import destinations
 from gateway.broker.model.access import Action
 from gateway.broker.model.destinations import APP, DIRECT, FANOUT, QUEUE, TOPIC, USER
 from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_words, split
-from gateway.config.tables import TableError, lines_of, read_each, shown, unknown
-from gateway.config.toml_file import SettingsFile
+from gateway.config.toml_file import SettingsFile, TableError, lines_of, read_each, shown, unknown
 
 OWN = "{user}"  # the word of a pattern that stands for the user's own name
 

@@ -17,17 +17,16 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from gateway.config import errors, policies, renamed, rules, toml_file
+from gateway.config import errors, policies, rules, toml_file
 
 # The modules that read settings need these names, too.
-from gateway.config.address import Address as Address
 from gateway.config.errors import unusable as unusable
 from gateway.config.errors import wrong as wrong
-from gateway.config.journal import JournalSettings, ObserveSettings
 from gateway.config.kinds import KIB, MIB, Addresses, Attribute, Origins, Place, Size, Store, Token, UrlPath
-from gateway.config.security import SecuritySettings
+from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.toml_file import SettingsError as SettingsError
 from gateway.config.toml_file import config_file as config_file
+from gateway.config.values import Address as Address
 
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
 LISTENERS = (*_STOMP, "http")
@@ -264,9 +263,9 @@ def load(**arguments: Any) -> Settings:
     values = file.rooted(PLACES, LISTENERS)
     try:
         given = {name: values[name] for name in values if sources.is_in_file(name)}
-        given |= {name: os.environ[old] for old, name in renamed.old_variables().items() if sources.of(name) == old}
+        given |= {name: os.environ[old] for old, name in toml_file.old_variables().items() if sources.of(name) == old}
         settings = Settings(**(given | arguments))
-        settings._old_names = tuple(renamed.warnings(str(file.path), file.written))
+        settings._old_names = tuple(toml_file.old_names(str(file.path), file.written))
     except ValidationError as error:
         raise SettingsError(errors.sentence(error, sources)) from None
     if sources.is_in_file("rule"):

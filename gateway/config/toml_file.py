@@ -6,19 +6,25 @@ Of a value inside an array only the line of the array is known.
 
 A file is read once, and later sentences are about the text that was read.  Relative paths in it are relative to its
 folder, so that they mean the same wherever the gateway is started.
+
+Settings and policy keys that count bytes, like `max_bytes`, had other names in the release before.  For one release
+more, such a name in the file or the environment means the new one, and a warning names both.
+
+`[[policy]]` and `[[rule]]` tables are each checked alone.  The operator reads the first error of the first wrong table,
+with the line of the key, else of the table.  Of an inline array (`policy = [{}]`) only the line of `policy` is known.
 """
 
 from __future__ import annotations
 
+import difflib
+import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from gateway.config import renamed
+from typing import Any, TypeVar
 
 
 class SettingsError(ValueError):
@@ -89,7 +95,7 @@ def read() -> SettingsFile:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: it is not UTF-8 (byte {error.start + 1})") from None
-    text = renamed.with_new_names(written)
+    text = _KEY.sub(_NEW, written)  # no line moves
     try:
         return SettingsFile(path, text, tomllib.loads(text), written)
     except tomllib.TOMLDecodeError as error:
@@ -149,3 +155,132 @@ def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
             yield begun, text[start] == "[", tomllib.loads(text[start : token.start()])
             start = -1
         line += token[0].count("\n")
+
+
+_OLD = r"(log|max|max_transaction|max_unacknowledged)_octets((?:_per_second(?:_per_user|_per_address)?)?)"
+_KEY = re.compile(rf"\b{_OLD}(?=[\"']?\s*=)")
+_VARIABLE = re.compile(rf"GATEWAY_{_OLD}", re.IGNORECASE)
+_NEW = r"\1_bytes\2"
+
+
+def old_variables() -> dict[str, str]:
+    """Variables with old names that are set, and the settings that they mean."""
+    return {name: _VARIABLE.sub(_NEW, name).lower() for name in os.environ if _VARIABLE.fullmatch(name)}
+
+
+def old_names(file: str, text: str) -> Iterator[str]:
+    """A sentence for each old name in force.
+
+    Args:
+        file: the name of the settings file.
+        text: the file as it is written.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        for old in _KEY.finditer(line):
+            yield _sentence(f"{file} line {number}", old[0], old.expand(_NEW))
+    for name, setting in old_variables().items():
+        yield _sentence("the environment", name, f"GATEWAY_{setting.upper()}")
+
+
+def _sentence(place: str, old: str, new: str) -> str:
+    return f"{place}: {old} is called {new} now, and the next release does not read the old name: rename it"
+
+
+T = TypeVar("T")
+
+
+class TableError(ValueError):
+    """A table is wrong; `str()` says why, without the place."""
+
+    kind = ""
+
+    def __init__(self, reason: str, key: str = "") -> None:
+        super().__init__(reason)
+        self.key = key  # empty: the whole table is wrong
+        self.number = 0  # which of the tables it is, from 1; 0: all of them
+        self.match: tuple[str, ...] = ()  # its patterns, if they could be read
+
+
+def read_each(
+    value: object, error: type[TableError], plural: str, read: Callable[[Mapping[str, object]], T]
+) -> tuple[T, ...]:
+    """Read each of the tables that a file has under one name; raises the first error of the first wrong one."""
+    kind = error.kind
+    if isinstance(value, Mapping):
+        raise error(f"each {kind} is a table in double brackets: write [[{kind}]]")
+    if not isinstance(value, (list, tuple)):
+        raise error(f"{plural} are [[{kind}]] tables of the settings file, not {shown(value)}")
+    tables: list[T] = []
+    for number, table in enumerate(value, 1):
+        try:
+            if not isinstance(table, Mapping):
+                raise error(f"a {kind} is a table, not {shown(table)}")
+            tables.append(read(table))
+        except TableError as fault:
+            fault.number = number
+            raise
+    return tuple(tables)
+
+
+def unknown(key: str, kind: str, known: Collection[str], settings: Collection[str]) -> str:
+    """The sentence on a key that no table of the kind has; `settings` are the names of settings."""
+    if key in settings and key not in ("policy", "rule"):
+        # In TOML all keys after a header belong to its table, which surprises many users.
+        return f"{key} is a setting and no key of a {kind}; write it above the first [[{kind}]]"
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"docs/{_PAGES[kind]} names them all"
+    return f"there is no key {shown(key)}; {hint}"
+
+
+_PAGES = {"policy": "policies.md", "rule": "rules.md"}
+
+
+def shown(value: object) -> str:
+    """A value as in the file; a long one is cut."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def sentence(error: TableError, file: SettingsFile | None) -> str:
+    """The error with its place.  `file`: the file of the tables; None: they come from elsewhere."""
+    place = f"{file.path} line {line_of(file, error)}: " if file else ""
+    if not error.number:
+        return f"{place}{error}"
+    # The number helps only without a line or without a pattern.
+    number = "" if file and error.match else f" {error.number}"
+    more = f" and {len(error.match) - 3} more" if len(error.match) > 3 else ""
+    patterns = f" for {', '.join(map(shown, error.match[:3]))}{more}" if error.match else ""
+    return f"{place}{error.kind}{number}{patterns}: {error}"
+
+
+def line_of(file: SettingsFile, error: TableError) -> int:
+    """The line of the wrong key, else of its table, else of the first table of the kind."""
+    return _search(file.text, error.kind, error.number, error.key)
+
+
+def lines_of(file: SettingsFile, kind: str, count: int) -> list[int]:
+    """The line of each of `count` tables of a kind."""
+    every = [line for line, is_header, content in statements(file.text) if is_header and content.get(kind) == [{}]]
+    return every if len(every) == count else [_search(file.text, kind, 0, "")] * count
+
+
+def _search(text: str, kind: str, number: int, key: str) -> int:
+    found = tables = 0
+    top = True
+    direct = False  # True while keys of the table itself follow, not keys of a table inside it
+    for line, is_header, content in statements(text):
+        table = content.get(kind)
+        if not is_header:
+            if direct and key in content:
+                return line
+            if top and kind in content:
+                found = line
+            continue
+        top = False
+        tables += table == [{}]
+        direct = table == [{}] and tables == number
+        if direct:
+            found = line
+        elif tables == number and isinstance(table, dict) and (key in table or not found):
+            return line  # [policy.KEY] behind the table's own header, or [policy] where it should be [[policy]]
+    return found

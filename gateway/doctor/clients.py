@@ -23,7 +23,7 @@ from wsproto.events import BytesMessage, CloseConnection, Message, Ping
 from wsproto.utilities import generate_accept_token, generate_nonce
 
 from gateway.client.protocol import ClientProtocol
-from gateway.client.tls import FileError, context_of, reason_of
+from gateway.client.server import FileError, context_of, reason_of
 from gateway.codec import Frame, ProtocolError
 
 from .model import TCP, WEBSOCKET, Problem, Target, printable

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from gateway.config.address import Address
 from gateway.config.errors import StartError
 from gateway.config.settings import LISTENERS, Settings
+from gateway.config.values import Address
 from gateway.pipeline.errors import PipelineFailure
 from gateway.pipeline.spark import doctor as pipeline_doctor
 from gateway.pipeline.spark import java

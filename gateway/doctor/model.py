@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from gateway.config.address import Address
 from gateway.config.settings import Settings
+from gateway.config.values import Address
 
 HTTP, TCP, WEBSOCKET = "http", "tcp", "websocket"
 _LONGEST_TEXT = 160

@@ -1,6 +1,5 @@
 """Handlers: Python functions of the operator that handle SEND and SUBSCRIBE frames of clients to `/app/`.
 
-    templates   /app/greet/{name}: the destinations of a function
     registry    the functions, and the queue of each
     request     one message, and the answers of its function
     runner      the session that runs the functions: a client of the broker without a connection

@@ -2,6 +2,15 @@
 
 The operator's module fills a `Handlers` at import.  It never changes afterwards and belongs to no gateway.
 
+The destinations of a function are a template, which may have fields: arguments of the function.
+
+    template = "/app/" word *(separator word)
+    word     = field / literal
+    field    = "{" identifier "}"
+
+A field is exactly one word of the name, and not an empty one.  Words and separators are those of patterns
+(`broker.model.patterns`): `/app/greet/{name}` matches `/app/greet.bob`, too, and never `/app/greet/a.b`.
+
 A template without fields goes first.  Of several templates with fields, the one with a literal word at the first
 difference goes first: `/app/a/{x}` before `/app/{y}/b`.
 """
@@ -15,9 +24,8 @@ from typing import TypeVar
 
 from gateway import plugins
 from gateway.broker.model.destinations import APP, HANDLERS
+from gateway.broker.model.patterns import MAX_WORDS, ONE, WILDCARDS, split
 from gateway.broker.model.trie import PatternTrie
-
-from .templates import Template
 
 Answer = bytes | str | None
 """The return value of a function: the body of its reply; None: no reply, or the function has replied itself."""
@@ -34,6 +42,57 @@ DEAD_LETTERS = "/queue/dlq.app"  # the dead letter queue of functions, unless a 
 CONCURRENCY = 16
 MAX_CONCURRENCY = 10_000
 TIMEOUT = 30.0  # seconds
+
+
+class Template:
+    """One destination of a function.
+
+    `shape`: the words of the pattern; templates of one shape match the same names.  Raises ValueError: it is no
+    template; `str()` is a sentence.
+    """
+
+    __slots__ = ("_words", "fields", "pattern", "shape", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text  # as the operator wrote it
+        words = split(text)
+        _check(text, words)
+        self._words = tuple(_field(word) for word in words)
+        self.fields = tuple(field for field in self._words if field)  # names of the fields, in order
+        self.shape = tuple(ONE if field else word for word, field in zip(words, self._words, strict=True))
+        self.pattern = "/" + "/".join(self.shape)  # the text with a wildcard for each field, for a trie of patterns
+        if len(set(self.fields)) < len(self.fields):
+            raise ValueError(f"{text!r} has two fields of one name")
+
+    def values(self, name: str) -> dict[str, str]:
+        """The fields' values in a name that the pattern matches."""
+        return {field: word for field, word in zip(self._words, split(name), strict=True) if field}
+
+    @property
+    def places(self) -> tuple[bool, ...]:
+        """The places of its fields.  Of templates that match one name, the least has the first literal word."""
+        return tuple(bool(field) for field in self._words)
+
+
+def _check(text: str, words: tuple[str, ...]) -> None:
+    if not text.startswith(APP) or text == APP:
+        raise ValueError(f"functions are for destinations like {APP}NAME, not for {text!r}")
+    if "," in text:
+        raise ValueError(f"{text!r} has a comma, which separates destinations")
+    if not WILDCARDS.isdisjoint(words):
+        raise ValueError(f"{text!r} has a wildcard; a field in braces, like {{name}}, stands for one word")
+    if len(words) > MAX_WORDS:
+        raise ValueError(f"{text[:80]!r} has {len(words)} words, and may have {MAX_WORDS}")
+
+
+def _field(word: str) -> str:
+    """The name of the field in a word; empty: the word is a literal.  Raises ValueError: its braces are no field."""
+    if "{" not in word and "}" not in word:
+        return ""
+    field = word[1:-1]
+    if word != f"{{{field}}}" or not field.isidentifier():
+        raise ValueError(f"{word!r} is no field: write a Python name in braces as a whole word")
+    return field
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +182,7 @@ class Handlers:
             raise ValueError(f"timeout of {destination!r} must be more than 0 seconds")
 
         def register(call: F) -> F:
-            _check(call, template)
+            _check_call(call, template)
             functions.add(Function(kind, template, call, concurrency, timeout))
             return call
 
@@ -146,7 +205,7 @@ def _queue(function: Function | None) -> str | None:
     return None if function is None else function.queue
 
 
-def _check(call: Callable[..., object], template: Template) -> None:
+def _check_call(call: Callable[..., object], template: Template) -> None:
     """Refuse a function that cannot be called, now and not at the first message."""
     name = _name_of(call)
     if not callable(call):

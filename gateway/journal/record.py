@@ -196,7 +196,7 @@ def making_sense(body: bytes) -> Iterator[None]:
         raise RecordError(f"the record has version {body[0]}, and this gateway reads {schema.VERSION} only")
     try:
         yield
-    except (ValueError, struct.error) as error:
+    except (ValueError, OverflowError, struct.error) as error:
         raise RecordError(f"the record is whole, but its rows are not as version {body[0]} has them") from error
 
 

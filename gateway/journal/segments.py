@@ -31,6 +31,7 @@ _LOCK = "lock"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _FILE = re.compile(r"(\d+)-(\d+)")
+_INTERVAL = 1.0  # seconds between two synchronizations of `Sync.INTERVAL`
 
 # Most buffers of one system call.
 _MOST_BUFFERS = 1024
@@ -123,7 +124,6 @@ class Segments:
         sync: Sync,
         nbytes: int,
         seconds: float,
-        interval: float = 1.0,
         offset: Callable[[], int] | None = None,
         on_mended: Callable[[Mended], None] = lambda _: None,
     ) -> None:
@@ -134,7 +134,6 @@ class Segments:
         self._sync = sync
         self._bytes = nbytes
         self._seconds = seconds
-        self._interval = interval
         self._offset = offset
         self._on_mended = on_mended
         self._path: Path | None = None
@@ -180,7 +179,7 @@ class Segments:
         self._rows += rows
         self._next_seq += rows
         if self._sync is not Sync.NONE and self._sync_at is None:
-            self._sync_at = now + (self._interval if self._sync is Sync.INTERVAL else 0)
+            self._sync_at = now + (_INTERVAL if self._sync is Sync.INTERVAL else 0)
         return size
 
     def tend(self, now: float) -> None:

@@ -152,12 +152,9 @@ def disarm(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Escape control characters of a terminal: names come from clients.  The renderer escapes line breaks."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
-            event[key] = "".join([_escaped(character) for character in value])
+            shown = [each if each.isprintable() or each in "\n\r\t" else ascii(each)[1:-1] for each in value]
+            event[key] = "".join(shown)
     return event
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() or character in "\n\r\t" else ascii(character)[1:-1]
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,6 +1,6 @@
 """The pipeline: tables, reports and replays out of the archive, by Spark.
 
-    command       `gateway pipeline`, with options, paths, time_range, signals, cli_errors and error_text
+    command       `gateway pipeline`, with options, paths, exits and errors
     jobs          what Spark computes; `tables` keeps the results
     streaming     runs the jobs batch by batch
     report        one HTML file

@@ -17,9 +17,9 @@ import click
 from gateway.files import SHOWN, store
 
 from . import options, paths
-from .cli_errors import GIVEN_UP, ErrorSentences
 from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
-from .options import JobOptions, SparkOptions
+from .exits import GIVEN_UP, ErrorSentences, StopOnSignal
+from .options import JobOptions, SparkOptions, is_fixed, moment, span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,6 @@ def run(job_options: JobOptions, journal: str | None, spark_options: SparkOption
 
     With --journal the same process fills the archive, so one machine needs no other service.
     """
-    from .signals import StopOnSignal
     from .streaming.progress import Progress
 
     if spark_options.remote is not None:
@@ -124,8 +123,6 @@ def report(
     spark_options: SparkOptions,
 ) -> None:
     """Write one HTML file: traffic, latencies, top destinations, dead letters, stuck consumers."""
-    from .time_range import span
-
     context = click.get_current_context()
     context.meta[GIVEN_UP] = f"{out} is not written"
     source = paths.archive(archive)
@@ -138,14 +135,14 @@ def report(
         paths.writable("--csv", next(each for each in (place, *place.parents) if each.exists()))
     _check()
     from .jobs import AlarmLimits
-    from .report import build, csv_files, page, time_steps
+    from .report import build, csv_files, page
     from .spark.dataframe import files_of
     from .streaming import archiving
 
     archiving.now(segments, source, _say)
     paths.existing("--archive", source, "`gateway archive`")
     if not since and not paths.is_uri(source):
-        begin, end = time_steps.fitted(Path(source), begin, end)
+        begin, end = build.fitted(Path(source), begin, end)
     _watched("Spark starts")
     spark = _spark("report", spark_options)
     files = "" if paths.is_uri(source) else f"{len(files_of(source, begin, end)):,} files of "
@@ -208,8 +205,6 @@ def replay(
 
     The passcode of the broker is in GATEWAY_PIPELINE_PASSCODE.
     """
-    from .signals import StopOnSignal
-
     source = paths.existing("--archive", paths.archive(archive), "`gateway archive`")
     into = paths.make("--tables", paths.tables(tables))
     with StopOnSignal(_say, "this part is sent") as stopping:
@@ -239,8 +234,6 @@ def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
 
 def _say_how_to_continue(since: str, until: str, name: str) -> None:
     """Print the command that continues this replay, if the same words would mean another span later."""
-    from .time_range import is_fixed
-
     if is_fixed(since) and is_fixed(until):
         return
     context = click.get_current_context()
@@ -253,9 +246,6 @@ def _say_how_to_continue(since: str, until: str, name: str) -> None:
 @click.option("--before", default="15m", show_default=True, help="Hours that ended before: 2h, today, 2026-11-21: UTC.")
 def compact(archive: str | None, before: str) -> None:
     """Make one sorted file of the many files of an hour, for reports and replays."""
-    from .signals import StopOnSignal
-    from .time_range import moment
-
     source = paths.folder("--archive", paths.archive(archive))
     paths.existing("--archive", str(source), "`gateway archive`")
     _check(("pyarrow",))

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 from gateway.files import make_folder, writing
 
-from . import corrupt_files
+from . import errors
 from .errors import JobFailure
 
 if TYPE_CHECKING:
@@ -96,25 +96,25 @@ class TableFile:
         return self.last - self.first + 1
 
     def summary(self) -> BatchSummary:
-        with corrupt_files.named(self.path, corrupt_files.ANEW):
+        with errors.named(self.path, errors.ANEW):
             told: dict[str, Any] = json.loads((pq.read_schema(self.path).metadata or {}).get(_SUMMARY, b"{}"))
             return BatchSummary(**told)
 
     def extent(self, time: str) -> tuple[int, datetime | None]:
         """Its number of rows, and the newest time in a column; None: there is none."""
-        with corrupt_files.named(self.path, corrupt_files.ANEW):
+        with errors.named(self.path, errors.ANEW):
             metadata = pq.read_metadata(self.path)
             place = metadata.schema.names.index(time)  # tables are flat up to there
             groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
             return metadata.num_rows, max([each.max for each in groups if each and each.has_min_max], default=None)
 
     def count(self) -> int:
-        with corrupt_files.named(self.path, corrupt_files.ANEW):
+        with errors.named(self.path, errors.ANEW):
             return int(pq.read_metadata(self.path).num_rows)
 
     def rows(self, which: pc.Expression | None = None) -> pa.Table:
         """Its rows, or those for which an expression is true."""
-        with corrupt_files.named(self.path, corrupt_files.ANEW):
+        with errors.named(self.path, errors.ANEW):
             if which is None:
                 return pq.ParquetFile(self.path).read()
             return pq.read_table(self.path, filters=which, partitioning=None)
@@ -160,13 +160,13 @@ class JobTable:
         make_folder(self.folder)
         return self._write(batch, batch, self.merged([rows]), summary or BatchSummary())
 
-    def merge(self, before: int) -> int:
+    def merge(self, before: int, *, most_rows: int = _MOST_ROWS) -> int:
         """Merge files of batches before one, as long as there are enough; returns the number of new files."""
         made = 0
         for level in range(_LEVELS):
             span = FAN**level
             for run in _runs([each for each in self.files() if each.span == span and each.last < before]):
-                if sum([each.count() for each in run]) <= _MOST_ROWS:
+                if sum([each.count() for each in run]) <= most_rows:
                     self._write(run[0].first, run[-1].last, self.merged([each.rows() for each in run]), _total(run))
                     for each in run:
                         each.path.unlink()

@@ -26,10 +26,9 @@ from gateway.observe import logs
 from gateway.process import systemd
 
 from . import settings
-from .http import HttpError, serving
+from .monitoring import HttpError, RelayStatus, not_alive, serving
 from .pump import Pump
 from .settings import PlanError, RelayConfig
-from .status import RelayStatus, not_alive
 
 log = structlog.get_logger("gateway.relay")
 

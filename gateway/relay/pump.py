@@ -10,11 +10,19 @@ target, or at both, and then its `dedup-id` tells.
 **Refused.**  An ERROR ends the connection and need not name the message.  So the messages in flight are sent again, one
 by one; a message that is refused twice, while no other is in flight, is the one that the target refuses.
 
+**Headers.**  Those of the delivery stay behind, and so does `user-id`: the target would compare it with the login of
+the relay.  A `reply-to` that begins with /temp- would name a destination of the relay at the target, and stays behind,
+too.  All others go on, and two are added:
+
+    relayed     the relays that the message has passed, with commas: a relay that finds its own name has found a circle
+    dedup-id    the same for each delivery of the same message of the same source, unless its publisher set one
+
 The known weakness: one thread serves both sides, so a call to one server must not exceed the patience of the other.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from contextlib import suppress
@@ -26,10 +34,9 @@ from gateway.client import Client, ConnectionLost, ServerError, StompError
 from gateway.client.protocol import handle_of
 from gateway.codec import V10, Frame
 
-from .headers import Loop, onward
 from .link import LinkLost, ServerLink
+from .monitoring import RelayStatus
 from .settings import RelayPlan, Route, address
-from .status import RelayStatus
 
 log = structlog.get_logger("gateway.relay")
 
@@ -43,6 +50,42 @@ _PROOFS = 2
 # Seconds without a RECEIPT.  Long, because a target with a full queue may hold back its publishers.
 _PATIENCE = 300.0
 _LINE_EVERY = 60.0
+
+RELAYED = "relayed"
+MOST_HOPS = 8
+_DEDUP = ("dedup-id", "_AMQ_DUPL_ID")
+_STAYS = frozenset(
+    "ack content-length delivery-count destination message-id receipt redelivered subscription transaction "
+    "user-id".split()
+)
+
+
+class Loop(Exception):
+    """The message goes in a circle; the text is one sentence."""
+
+
+def onward(message: Frame, plan: RelayPlan, route: Route) -> dict[str, str]:
+    """The headers of the SEND.  Raises Loop: the message must not be sent."""
+    headers = message.headers
+    passed = [name for name in headers.get(RELAYED, "").split(",") if name]
+    if plan.name in passed:
+        raise Loop(f"it has passed the relay {plan.name} before: it goes in a circle")
+    if len(passed) >= MOST_HOPS:
+        raise Loop(f"it has passed {len(passed)} relays, and {MOST_HOPS} may be: it goes in a circle")
+    kept = {name: value for name, value in headers.items() if name not in _STAYS}
+    if kept.get("reply-to", "").startswith("/temp-"):
+        del kept["reply-to"]
+    own = headers.get("destination", route.source) if route.is_pattern else route.source
+    kept |= {"destination": route.target or own, RELAYED: ",".join([*passed, plan.name])}
+    if not any(kept.get(name) for name in _DEDUP):
+        kept["dedup-id"] = _dedup_id(message, plan, route)
+    return kept
+
+
+def _dedup_id(message: Frame, plan: RelayPlan, route: Route) -> str:
+    """A hash with server and destination: two queues may hold one SEND with one id, and two servers count alike."""
+    parts = address(plan.source), message.headers.get("destination", route.source), message.headers["message-id"]
+    return hashlib.blake2b("\n".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(eq=False)

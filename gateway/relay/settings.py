@@ -18,7 +18,7 @@ from typing import Any
 
 from gateway.client import StompServer
 from gateway.client.server import server_at
-from gateway.config.address import Address
+from gateway.config.values import Address
 
 PREFETCH = 1000
 MOST_PREFETCH = 100_000

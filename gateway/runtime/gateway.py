@@ -14,40 +14,41 @@ clients would wait without an answer, so they get the ERROR with the time to com
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 
+from gateway import __version__
 from gateway.auth.rules import Rules
-from gateway.broker import Broker
+from gateway.broker import Broker, Quotas
 from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.message import Message
+from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
 from gateway.broker.session.recheck import recheck
-from gateway.codec import ProtocolError
+from gateway.codec import Limits, ProtocolError
 from gateway.config.errors import StartError as StartError
 from gateway.config.settings import Settings, wrong
-from gateway.handlers import HandlersError, Runner, load
+from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
 from gateway.journal import Journal
-from gateway.runtime.journal import close_journal, open_journal
+from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import last_words, open_the_store, recover_from
-from gateway.runtime.tracing import close_tracing, open_tracing
-from gateway.runtime.wiring import options_of, policies_of, quotas_of, tables_of
 from gateway.stores import SQLiteStore
 from gateway.stores.preflight import unkept
-from gateway.transports import ConnectionHandler, Listening, Server, Trusted, close, identify
+from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
-from gateway.transports.flow.connection_limits import within_files
+from gateway.transports.flow.connected import NO_BODY
+from gateway.transports.flow.connection_limits import Capacity, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
 
 if TYPE_CHECKING:
@@ -58,6 +59,43 @@ log = structlog.get_logger("gateway")
 
 # Seconds for the last batches.
 _LONGEST_WRITE = 10.0
+
+# A body before login is a mistake or an attack; so many bytes of it are read and ignored.
+_CONNECT_BODY = 1024
+
+
+def _fields_of(kind: Any, settings: Settings) -> dict[str, Any]:
+    """The fields of a dataclass that have the name of a setting."""
+    names = [each.name for each in fields(kind) if each.name in Settings.model_fields]
+    return {name: getattr(settings, name) for name in names}
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    return Quotas(**_fields_of(Quotas, settings))
+
+
+def policies_of(settings: Settings) -> Policies:
+    """The policies of destinations in the order of the file, after the default for the functions' dead letters."""
+    ours = (Pattern(OF_SENDS), {"dead_letter": DEAD_LETTERS})
+    return Policies([ours, *[(Pattern(text), values) for text, values in tables_of(settings)]])
+
+
+def tables_of(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
+    """Pattern and keys of the `[[policy]]` tables, one pair for each pattern."""
+    return [(text, table.values) for table in settings.policy for text in table.match]
+
+
+def options_of(settings: Settings) -> TransportOptions:
+    made: dict[str, Any] = {
+        "server": f"{settings.server_name}/{__version__}" if settings.server_version else settings.server_name,
+        "limits": Limits(settings.max_headers, settings.max_header_line, settings.max_body),
+        "connect_limits": Limits(
+            settings.max_connect_headers, settings.max_connect_header_line, _CONNECT_BODY, "max_connect_", NO_BODY
+        ),
+        "allowed_origins": tuple(settings.allowed_origins),
+        "capacity": Capacity(**_fields_of(Capacity, settings)),
+    }
+    return TransportOptions(**_fields_of(TransportOptions, settings) | made)
 
 
 class Gateway:

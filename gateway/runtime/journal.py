@@ -1,23 +1,29 @@
-"""Journal of a running gateway: opened as the settings say, fed with the broker's events, closed at the end.
+"""Journal and traces of a running gateway: opened as the settings say, fed with the broker's events, closed at the end.
 
 open        after the store is open, because message-ids start with its token; in a thread, because the segments of the
             last process must be completed
 broker  ->  `EventLog`, each message and session; `Gauges`, every few seconds
 failure     one line in the log when it begins and one when it ends; the gateway goes on
 close       after the last session, so that its end is in the journal
+
+Traces are opened after the journal, whose recorder they wrap, and before the store is read, because subscriptions keep
+the recorder.  At the end the collector has some seconds for the waiting spans.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from gateway.broker import Broker
 from gateway.broker.core.events import EventLog, NullEventLog
+from gateway.broker.core.ports import NullRecorder
 from gateway.broker.gauges import Gauges
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
@@ -25,12 +31,19 @@ from gateway.config.errors import StartError, unusable
 from gateway.config.kinds import bodies
 from gateway.config.settings import Settings
 from gateway.journal import Journal, JournalError, Mended
+from gateway.observe.tracing import Traced
 from gateway.transports import Server
 
+if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
+
 log = structlog.get_logger("gateway.journal")
+tracing_log = structlog.get_logger("gateway.tracing")
 
 # Seconds for the last rows.
 _LONGEST_CLOSE = 5.0
+# Seconds for the last spans.
+_LONGEST_CLOSE_OF_SPANS = 3.0
 
 
 async def open_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
@@ -105,3 +118,31 @@ def _tell_mended(mended: Mended) -> None:
         log.warning("the torn end of a segment was cut off", segment=segment, octets=mended.torn)
     if mended.damaged:
         log.warning("a segment is damaged, all other rows of it are kept", segment=segment, octets=mended.damaged)
+
+
+def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) -> Spans | None:
+    """Begin to trace messages, if the settings say so.
+
+    `journal`: None: there is none.  Raises StartError: the packages are missing.
+    """
+    if not settings.trace_endpoint:
+        return None
+    try:
+        # Costs 100 ms and 20 MB, and is not installed everywhere.
+        from gateway.observe.spans import Spans, over_http
+    except ImportError as error:
+        reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
+        raise StartError(unusable("trace_endpoint", reason)) from None
+    recorder = NullRecorder(time.monotonic_ns) if journal is None else journal
+    exporter = over_http(settings.trace_endpoint)
+    spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
+    broker.records = Traced(broker, recorder, settings.trace_ratio, spans.tell, spans.may)
+    spans.start()
+    tracing_log.info("tracing", endpoint=settings.trace_endpoint, ratio=settings.trace_ratio)
+    return spans
+
+
+async def close_tracing(spans: Spans, broker: Broker) -> None:
+    """Send the waiting spans, within some seconds."""
+    broker.records = NullEventLog()
+    await trio.to_thread.run_sync(partial(spans.close, _LONGEST_CLOSE_OF_SPANS))

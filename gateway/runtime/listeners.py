@@ -5,18 +5,27 @@ tcp             tcp         PROXY header, if tcp_proxy_protocol
 tcp_tls         tcp         PROXY header, then TLS
 websocket       websocket   PROXY header, if websocket_proxy_protocol; then the HTTP upgrade
 websocket_tls   websocket   PROXY header, then TLS, then the HTTP upgrade
+
+Settings that leave a listener or a key too open have warnings.  Secret files that other users of the machine could read
+or change, if they may pass all folders above:
+
+users_file     a reader of its hashes can guess passcodes, a writer can add users
+jwt_keys       a secret key signs tokens; a public key may be read by all, but a writer can replace it
+cookie_keys    a reader can make cookies
+tls_key        a reader can pose as the server; without this setting, tls_certificate has the key
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.config.address import Address
 from gateway.config.errors import StartError, unusable, wrong
 from gateway.config.settings import Settings
+from gateway.config.values import Address
 from gateway.process import systemd
-from gateway.runtime import file_permissions
 from gateway.transports import (
     AddressError,
     ConnectionHandler,
@@ -111,7 +120,7 @@ def warnings(settings: Settings, certificates: TlsCertificates | None) -> Iterat
             f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so every client may "
             "do everything: write [[rule]] tables, and the gateway refuses all that they do not allow"
         )
-    yield from file_permissions.warnings(settings)
+    yield from warnings_of_files(settings)
     yield from settings.old_names
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
@@ -164,3 +173,43 @@ def _why_none(name: str, names: list[str]) -> str:
         "systemd passed no sockets; enable its .socket units, and where hypercorn is started, give it --config "
         "python:gateway.cli.sockets.options"
     )
+
+
+_FILES = ("users_file", "jwt_keys", "cookie_keys", "tls_key")
+
+
+def warnings_of_files(settings: Settings) -> Iterator[str]:
+    """A sentence for each file that other users can read or write."""
+    for name in _FILES:
+        path = getattr(settings, name)
+        if name == "tls_key" and path is None:
+            name, path = "tls_certificate", settings.tls_certificate
+        found = _open_to_others(name, path) if path is not None else ""
+        if found:
+            yield f"{name}: every user of this machine can {found} {path}: run `chmod o-rwx {path}`"
+
+
+def _open_to_others(setting: str, path: Path) -> str:
+    """Access of other users: `read`, `write` or both; empty: none."""
+    try:
+        mode = path.stat().st_mode
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents):
+            return ""
+    except OSError:  # reading the setting reports it
+        return ""
+    found = ["read"] if mode & stat.S_IROTH and not _may_be_read(setting, path) else []
+    if mode & stat.S_IWOTH:
+        found.append("write")
+    return " and ".join(found)
+
+
+def _may_be_read(setting: str, path: Path) -> bool:
+    if setting != "jwt_keys":
+        return False
+    from gateway.auth.keys import read_keys
+    from gateway.files import FileFault
+
+    try:
+        return not any(isinstance(each.key, bytes) for each in read_keys(path))
+    except FileFault:
+        return True  # reported elsewhere

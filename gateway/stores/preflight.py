@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gateway.broker.core.ports import StoreError
-from gateway.stores import file, schema
+from gateway.stores import file
 from gateway.stores.disk_space import refuse_small
 from gateway.stores.errors import StoreDamaged, told
 
@@ -64,7 +64,7 @@ def _read_head(path: Path, head: bytes, size: int, *, whole: bool) -> None:
         raise StoreDamaged(path, "it is empty")
     if len(head) < 100 or not head.startswith(_MAGIC):
         raise StoreDamaged(path, "it is no file of SQLite")
-    schema.refuse(path, number(68), number(60))
+    file.refuse(path, number(68), number(60))
     pages = number(28) * (number(16, 2) if number(16, 2) > 1 else 65_536)
     if whole and size < pages:  # otherwise a part of it may be in the log
         raise StoreDamaged(path, f"it is cut off: it has {size} bytes of {pages}")

@@ -5,8 +5,8 @@ Each package imports only those to its left: wire, flow, server, connection, acc
 
 from .accept.accept import ConnectionHandler
 from .accept.listener import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking
-from .connection.authenticate import identify
-from .flow.options import TransportOptions
+from .connection.session_expiry import identify
+from .flow.connected import TransportOptions
 from .server import Server
 from .wire.forwarded import ForwardedClient, Trusted
 

@@ -15,35 +15,76 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Quotas, Session
+from gateway.broker.core.arguments_check import ArgumentsNotice
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.outbox import Outbox
 from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.errors import SessionEnded
+from gateway.broker.headers.parse import Misspelt
 from gateway.broker.model.access import Access
 from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
+from gateway.log_limiter import LogLimiter
 
 from ..stores.writer import Committer, Housekeeper
 from .flow.back_pressure import BackPressure
-from .flow.connected import Connected
+from .flow.connected import Connected, TransportOptions
 from .flow.connection_limits import ConnectionLimits
 from .flow.frame_trace import FrameTraces
-from .flow.header_logs import HeaderLogs
 from .flow.memory_guard import MemoryGuard
-from .flow.options import TransportOptions
 from .flow.rate_limits import RateLimits
 from .flow.timers import TimerWheel
 from .wire.fairness import FairGates
 from .wire.link import Link
 
 log = structlog.get_logger("gateway.hub")
+arguments_log = structlog.get_logger("gateway.arguments")
+headers_log = structlog.get_logger("gateway.headers")
 
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
 # Seconds after which the scheduler is looked at, though its next date is later.
 _LONGEST_ALARM = 60.0
+
+_HEARD = "queue arguments of a client are in force, for everybody"
+_NOT_HEARD = "queue arguments of a client are not heard"
+_NO_EFFECT = "a header of SUBSCRIBE has no effect"
+# Lines in a minute, of all clients together.
+_LINES = 20
+
+
+class HeaderLogs:
+    """Lines about headers of clients that had an effect on others, or none; each is said once, to each user."""
+
+    def __init__(self) -> None:
+        self._arguments = LogLimiter(lines=_LINES)
+        self._misspelt = LogLimiter(lines=_LINES)
+
+    def tell_arguments(self, notice: ArgumentsNotice) -> None:
+        """A client's queue arguments came into force, for all clients of the queue, or came too late."""
+        untold = self._arguments.admit((notice.queue, notice.login, notice.in_force, tuple(notice.values)))
+        if untold is None:
+            return
+        queue, values, session, login = notice.queue, dict(notice.values), notice.session, notice.login
+        if notice.in_force:
+            arguments_log.info(_HEARD, queue=queue, values=values, session=session, login=login, untold=untold)
+            return
+        hint = "the queue was there without them: write them into a [[policy]], or leave them out"
+        arguments_log.warning(
+            _NOT_HEARD, queue=queue, values=values, session=session, login=login, hint=hint, untold=untold
+        )
+
+    def tell_misspelt(self, header: Misspelt, session: str, login: str) -> None:
+        """A SUBSCRIBE header is not known and looks like one that is.
+
+        No ERROR names it: other brokers ignore it, too, and programs that were written for them come here unedited.
+        """
+        untold = self._misspelt.admit((header.name, login))
+        if untold is not None:
+            hint = f"it is not known; did you mean {header.known}?"
+            headers_log.warning(_NO_EFFECT, header=header.name, hint=hint, session=session, login=login, untold=untold)
 
 
 def _flush(outbox: Outbox) -> None:
@@ -71,7 +112,7 @@ class Server:
             clock=trio.current_time,
             epoch=time.time,
             wake=self._wake_scheduler,
-            busy=self._on_unfinished,
+            busy=lambda: self._unfinished.set(),
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
             on_room=lambda: self.back_pressure.room_came(),
@@ -188,9 +229,6 @@ class Server:
                     self.broker.context.take_full()  # no publisher has caused it, so none is blocked
                     await self.flush()
                     await trio.lowlevel.checkpoint()
-
-    def _on_unfinished(self) -> None:
-        self._unfinished.set()
 
     def _wake_scheduler(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self._on_alarm)  # an earlier one counts no more

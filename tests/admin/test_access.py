@@ -10,8 +10,7 @@ import trio
 from starlette.requests import Request
 from trio.testing import MockClock
 
-from gateway.admin.access import ADMIN, AccessControl, Caller
-from gateway.admin.console_sessions import COOKIE
+from gateway.admin.access import ADMIN, COOKIE, AccessControl, Caller
 from gateway.admin.endpoint import ApiError
 from gateway.broker import Broker
 from gateway.broker.model.identity import Identity

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.admin import trace_stream
-from gateway.admin.console_sessions import ConsoleSession, ConsoleSessions
+from gateway.admin.access import ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
 from gateway.admin.trace_stream import EventStream
 from tests.app.asgi import scope_of

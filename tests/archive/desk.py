@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import history, layout
-from gateway.archive.archiver import Archiver
-from gateway.archive.gateway_archiver import ArchivedFile, ArchiverOptions
+from gateway.archive.archiver import ArchivedFile, Archiver, ArchiverOptions
 from gateway.journal import Journal, found, schema
 from tests.journal.desk import START, Clock
 from tests.journal.reading import Row, Segment, rows_in

@@ -7,17 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.archive import command, layout, retention
-from gateway.archive.compact import compact
-from gateway.archive.errors import ArchiveError
+from gateway.archive import command, layout
+from gateway.archive.compact import Expiry, compact
+from gateway.archive.layout import ArchiveError
 from gateway.cli.main import main
 from gateway.journal import found
 from tests.archive.desk import HOUR, Writer, archive_rows, by_seq, journal_rows, raw_files
@@ -141,26 +139,6 @@ class TestService:
         assert by_seq(archive_rows(archive)) == by_seq(rows)
 
 
-def test_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = threading.Event()
-    steps: list[bool] = []
-
-    class Steps:
-        def step(self, *, everything: bool) -> bool:
-            steps.append(everything)
-            if len(steps) == 3:
-                stop.set()
-            return len(steps) != 3
-
-    def expire(at_once: bool) -> bool:
-        assert not stop.is_set()
-        return True
-
-    worker: Any = Steps()
-    assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
-    assert steps == [False] * 3
-
-
 def test_expiry_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     calls: list[float] = []
@@ -170,9 +148,9 @@ def test_expiry_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise ArchiveError("why")
 
     monkeypatch.setattr("time.time", lambda: now[0])
-    monkeypatch.setattr(retention, "expire_raw", fail)
+    monkeypatch.setattr("gateway.archive.compact.expire_raw", fail)
     said: list[str] = []
-    expire = retention.Expiry(tmp_path, 10, None, said.append)
+    expire = Expiry(tmp_path, 10, None, said.append)
     assert not expire()
     assert expire()
     now[0] += 60

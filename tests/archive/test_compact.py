@@ -1,4 +1,4 @@
-"""Raw files into history."""
+"""Raw files into history, sorted in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.archive import compact as module
 from gateway.archive import history, layout, parquet_files, sorting
-from gateway.archive.archiver import Archiver
-from gateway.archive.compact import Compacted, compact
-from gateway.archive.errors import ArchiveError
-from gateway.archive.gateway_archiver import ArchiverOptions
-from gateway.archive.retention import expire_raw
+from gateway.archive.archiver import Archiver, ArchiverOptions
+from gateway.archive.compact import Compacted, compact, expire_raw
+from gateway.archive.layout import ArchiveError
+from gateway.archive.parquet_files import SCHEMA, aligned
+from gateway.archive.sorting import ordered
 from tests.archive.desk import (
     HOUR,
     LATER,
@@ -194,26 +197,6 @@ def test_raw_files_are_there(desk: Desk) -> None:
     assert by_seq(rows_of(desk.history())) == desk.rows
 
 
-@pytest.mark.parametrize("step", ["file visible", "manifest written"])
-def test_a_compaction_that_ended_early(desk: Desk, step: str) -> None:
-    """What it left is known, and goes."""
-
-    def at(name: str) -> None:
-        if name == step:
-            raise KeyboardInterrupt
-
-    desk.fill(50)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            desk.compact(at=at)
-        assert by_seq(archive_rows(desk.archive)) == by_seq(desk.rows)
-        desk.fill(20)
-    assert desk.compact()
-    assert by_seq(rows_of(desk.history())) == by_seq(desk.rows)
-    assert hidden_files(desk.archive / "history") == []
-    assert desk.said == []
-
-
 def test_a_raw_file_that_is_damaged(desk: Desk) -> None:
     desk.fill(100, 100, apart=60)
     path = desk.archive / "raw" / raw_files(desk.archive)[0]
@@ -252,10 +235,82 @@ def test_a_full_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int) ->
     assert hidden_files(desk.archive / "history") == []
 
 
-def test_another_compaction(desk: Desk) -> None:
-    desk.fill(10)
-    held = module.lock_of(desk.archive)
-    with pytest.raises(ArchiveError, match="another compaction of"):
-        desk.compact()
-    os.close(held)
-    assert desk.compact()
+Key = tuple[str | None, int, int]
+
+KEYS = st.tuples(st.sampled_from([None, "", "/a", "/b", "/b/c"]), st.integers(0, 3), st.integers(0, 3))
+
+
+def table(keys: list[Key], body: int = 0) -> pa.Table:
+    columns = {
+        "gateway": ["g"] * len(keys),
+        "epoch": [1] * len(keys),
+        "seq": pa.array([seq for _, _, seq in keys], pa.int64()),
+        "ts": pa.array([ts for _, ts, _ in keys], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        "event": ["accepted"] * len(keys),
+        "destination": pa.array([destination for destination, _, _ in keys], pa.string()),
+        "body": pa.array([bytes(body)] * len(keys), pa.binary()),
+    }
+    return aligned(pa.table(columns))
+
+
+def keys_of(tables: list[pa.Table]) -> list[Key]:
+    whole = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    columns = (whole["destination"], whole["ts"].cast(pa.int64()), whole["seq"])
+    return list(zip(*[column.to_pylist() for column in columns], strict=True))
+
+
+def shape(key: Key) -> tuple[str, int, int]:
+    return key[0] or "", key[1], key[2]
+
+
+def sort_all(folder: Path, tables: list[pa.Table], steps: list[str] | None = None) -> list[pa.Table]:
+    steps = [] if steps is None else steps
+    found = list(ordered(tables, folder, steps.append))
+    assert list(folder.iterdir()) == []
+    return found
+
+
+@given(
+    st.lists(st.lists(KEYS, min_size=1, max_size=12), max_size=6),
+    st.integers(1, 4000),
+    st.integers(1, 1000),
+    st.integers(2, 3),
+)
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[list[Key]], run: int, chunk: int, fan: int
+) -> None:
+    """However many runs and chunks they are, and however many are equal."""
+    monkeypatch.setattr(sorting, "RUN", run)
+    monkeypatch.setattr(sorting, "CHUNK", chunk)
+    monkeypatch.setattr(sorting, "FAN", fan)
+    found = keys_of(sort_all(tmp_path, [table(each) for each in keys]))
+    everything = [key for each in keys for key in each]
+    assert [shape(key) for key in found] == sorted([shape(key) for key in everything])
+    assert sorted(map(repr, found)) == sorted(map(repr, everything))
+
+
+def test_large_rows_that_stand_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A destination with large bodies beside one with many small rows: chunks are as large as any others."""
+    monkeypatch.setattr(sorting, "RUN", 200_000)
+    monkeypatch.setattr(sorting, "CHUNK", 10_000)
+    small: list[Key] = [("/b", number, 0) for number in range(1000)]
+    large: list[Key] = [("/a", number, 0) for number in range(30)]
+    tables = [each for _ in range(4) for each in (table(small), table(large, body=4000))]
+    steps: list[str] = []
+    found = sort_all(tmp_path, tables, steps)
+    assert steps.count("run spilled") > 2
+    assert sum(len(each) for each in found) == 4 * 1030
+    assert max([each.nbytes for each in found]) <= 4 * 10_000
+    alone = sort_all(tmp_path, [table(small[:10]), table(large, body=4000)])
+    assert max([each.nbytes for each in alone]) <= 10_000
+
+
+def test_leftovers_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that stops early leaves no files."""
+    monkeypatch.setattr(sorting, "RUN", 1)
+    rows = ordered([table([("/a", 1, 1)]), table([("/a", 2, 2)])], tmp_path, lambda _: None)
+    next(rows)
+    assert len(list(tmp_path.iterdir())) == 2
+    del rows
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Segments that are torn, damaged or nonsense: what is whole is archived, and nothing goes without a word."""
+"""Segments that are torn, damaged or left by a kill: what is whole is archived, and nothing goes without a word."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway import files
+from gateway.archive import history, layout
+from gateway.archive.history import Manifest
 from gateway.journal import found
-from gateway.journal.record import BY_CODE
 from tests.archive.desk import (
+    HOUR,
     Desk,
     Row,
     Writer,
@@ -19,6 +22,7 @@ from tests.archive.desk import (
     flip,
     interrupting,
     journal_rows,
+    raw_files,
 )
 
 __all__ = ["desk"]
@@ -34,17 +38,6 @@ def second(desk: Desk) -> Path:
 @pytest.fixture
 def rows(second: Path) -> list[Row]:
     return journal_rows(second.parents[1])
-
-
-@pytest.fixture
-def damaged(desk: Desk) -> tuple[Path, list[Row]]:
-    """Behind a segment of 2 rows, one of two records with 2 rows each, the first of them damaged; and all 6 rows."""
-    writer = Writer(desk.journal)
-    writer.segments(2)
-    path = writer.records(2, 2)
-    rows = journal_rows(desk.journal)
-    flip(path, 20)
-    return path, rows
 
 
 def test_a_torn_end(desk: Desk, second: Path, rows: list[Row]) -> None:
@@ -96,31 +89,6 @@ def test_a_segment_without_sense(desk: Desk, second: Path, rows: list[Row]) -> N
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_a_segment_without_permission(desk: Desk, second: Path, rows: list[Row]) -> None:
-    data = second.read_bytes()
-    second.unlink()
-    second.mkdir()
-    with desk.archiver() as archiver:
-        assert not archiver.step(everything=True)
-        assert not archiver.step(everything=True)
-        assert desk.said == [f"{second} cannot be read: Is a directory; it is tried again"]
-        assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
-        second.rmdir()
-        second.write_bytes(data)
-        assert archiver.step(everything=True)
-    assert by_seq(archive_rows(desk.archive)) == rows
-
-
-def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    Writer(desk.journal).segments(8)
-    rows = journal_rows(desk.journal)
-    known = {code: layout for code, layout in BY_CODE.items() if code != 2}
-    monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
-    assert desk.all()
-    assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
-    assert "has 2 rows of events that this program does not know" in desk.said[0]
-
-
 def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
     writer = Writer(desk.journal, apart=1800)
     writer.segments(2)
@@ -134,3 +102,49 @@ def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
     assert "is damaged" in desk.said[0]
     assert path.with_suffix(".bad").exists()
     assert desk.segments() == []
+
+
+def test_a_range_in_the_history(desk: Desk) -> None:
+    """Its raw file is compacted and gone, and its segments are still there."""
+    Writer(desk.journal).segments(2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    (name,) = raw_files(desk.archive)
+    raw = desk.archive / "raw" / name
+    history_folder = desk.archive / "history" / layout.folder_of(HOUR)
+    files.make_folder(history_folder)
+    raw.rename(history_folder / "0001-0001.parquet")
+    history.write(history_folder, Manifest(frozenset({raw.name}), ("0001-0001.parquet",), 4))
+    assert desk.all()
+    assert raw_files(desk.archive) == []
+    assert desk.segments() == []
+    assert len(archive_rows(desk.archive)) == 4
+
+
+def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
+    """Nothing of the range may be in another one meanwhile."""
+    Writer(desk.journal, apart=1800).segments(2, 2, 2)
+    rows = journal_rows(desk.journal)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    path = found(desk.journal / "g1")[1]
+    data = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    with desk.archiver() as archiver:
+        assert not archiver.step(everything=True)
+        assert desk.segments() == [1, 2, 3]
+        path.rmdir()
+        path.write_bytes(data)
+        assert archiver.step(everything=True)
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_hidden_files_of_others(desk: Desk) -> None:
+    Writer(desk.journal).segments(1)
+    folder = desk.archive / "raw" / layout.folder_of(HOUR)
+    files.make_folder(folder)
+    for gateway in ("g1", "g2"):
+        (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
+    assert desk.all()
+    assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import pytest
 
-from gateway.archive.archiver import Archiver
-from gateway.archive.compact import compact
-from gateway.archive.gateway_archiver import ArchiverOptions
-from gateway.archive.retention import expire_history, expire_raw
+from gateway.archive import sorting
+from gateway.archive.archiver import Archiver, ArchiverOptions
+from gateway.archive.compact import compact, expire_history, expire_raw
 from gateway.journal import found
 from tests.archive.desk import LATER, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
 from tests.journal.reading import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ROOT = Path(__file__).parents[2]
-
 
 class Desk:
-    def __init__(self, folder: Path, killer: subprocess.Popen[str]) -> None:
-        self._killer = killer
+    def __init__(self, folder: Path) -> None:
         self.journal = folder / "journal"
         self.archive = folder / "archive"
         self.writer = Writer(self.journal, apart=900)
@@ -34,11 +29,33 @@ class Desk:
         self.writer.segments(5, 3, 4)
 
     def killed(self, what: str, step: str, number: int) -> None:
-        assert self._killer.stdin is not None
-        assert self._killer.stdout is not None
-        self._killer.stdin.write("\t".join([what, str(self.journal), str(self.archive), step, str(number)]) + "\n")
-        self._killer.stdin.flush()
-        assert self._killer.stdout.readline() == f"{-signal.SIGKILL}\n"
+        """A child does one thing with the archive, and dies when a step comes for that time."""
+        child = os.fork()
+        if not child:
+            try:
+                self._act(what, step, number)
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def _act(self, what: str, step: str, number: int) -> None:
+        left = [number]
+
+        def at(name: str) -> None:
+            left[0] -= name == step
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if what == "archive":
+            with Archiver(self.journal, self.archive, ArchiverOptions(at=at)) as archiver:
+                archiver.step(everything=True)
+        elif what == "compact":
+            sorting.RUN, sorting.CHUNK = 20_000, 2_000  # so that there are runs
+            compact(self.archive, LATER, at=at)
+        elif what == "raw":
+            expire_raw(self.archive, 0, time.time() + 1, at)
+        else:
+            expire_history(self.archive, 0, time.time(), at)
 
     def archived(self, most: int = 1 << 20) -> None:
         with Archiver(self.journal, self.archive, ArchiverOptions(most=most)) as archiver:
@@ -48,16 +65,9 @@ class Desk:
         return journal_rows(self.journal)
 
 
-@pytest.fixture(scope="module")
-def killer() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.archive.killed"]
-    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process
-
-
 @pytest.fixture
-def desk(tmp_path: Path, killer: subprocess.Popen[str]) -> Desk:
-    return Desk(tmp_path, killer)
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""Names and folders of the archive."""
+"""Names and folders of the archive, and its locks."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.archive import layout
-from gateway.archive.layout import Range
+from gateway.archive.layout import ArchiveError, Range, lock
 from gateway.files import HIDDEN
 
 GATEWAYS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", fullmatch=True)
@@ -26,11 +28,6 @@ def test_each_range_has_a_visible_name_of_its_own(one: Range, other: Range) -> N
     assert (one.name == other.name) == (one == other)
     assert one.name[0] not in "_."
     assert layout.range_of(HIDDEN + one.name) is None
-
-
-@given(st.text(max_size=60) | st.sampled_from(["g-1-2-3.parquet", "--g-0000000000000001-00000002-00000003.parquet"]))
-def test_other_names(name: str) -> None:
-    assert layout.range_of(name) is None
 
 
 def test_the_order_of_names_is_that_of_rows() -> None:
@@ -70,3 +67,27 @@ def test_what_is_in_a_folder(tmp_path: Path) -> None:
     assert folders == ["date=2026-11-20/hour=23", "date=2026-11-21/hour=14"]
     assert layout.visible(tmp_path) == ["a.parquet", "b.parquet"]
     assert list(layout.hours(tmp_path / "none")) == layout.visible(tmp_path / "none") == []
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "locks" / "a"
+    held = lock(path, "busy")
+    with pytest.raises(ArchiveError, match=rf"^busy \(process {os.getpid()}\)$"):
+        lock(path, "busy")
+    os.close(held)
+    path.write_text("")
+    with monkeypatch.context() as patch:  # the process that makes room gets the lock; only its number is not known then
+        patch.setattr(os, "pwrite", full)
+        held = lock(path, "busy")
+    with pytest.raises(ArchiveError, match=r"busy \(process unknown\)"):
+        lock(path, "busy")
+    os.close(held)
+    with pytest.raises(ArchiveError, match="b cannot be locked: Not a directory"):
+        lock(path / "b", "busy")
+    monkeypatch.setattr(fcntl, "flock", full)
+    with pytest.raises(ArchiveError, match="a cannot be locked: No space left on device"):
+        lock(path, "busy")

@@ -10,8 +10,7 @@ import pytest
 
 from gateway.archive import layout
 from gateway.archive.archiver import Archiver
-from gateway.archive.compact import compact, lock_of
-from gateway.archive.retention import expire_history, expire_raw
+from gateway.archive.compact import compact, expire_history, expire_raw, lock_of
 from tests.archive.desk import BEGIN, HOUR, Writer, archive_rows, by_seq, journal_rows, raw_files
 from tests.journal.reading import Row
 
@@ -101,7 +100,3 @@ def test_not_while_there_is_a_compaction(desk: Desk) -> None:
     os.close(held)
     assert expire_history(desk.archive, 0, desk.visible) == 2
     assert desk.hours("history") == []
-
-
-def test_no_archive(tmp_path: Path) -> None:
-    assert expire_raw(tmp_path, 0, 1e12) == expire_history(tmp_path, 0, 1e9) == 0

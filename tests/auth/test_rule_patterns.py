@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.auth.rule_patterns import covers, heads_differ
+from gateway.auth.rule_index import covers, heads_differ
 from gateway.broker.model.patterns import Pattern, has_wildcard, overlap
 
 PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "**"]), min_size=1, max_size=3).map(

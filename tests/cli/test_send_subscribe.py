@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.auth.passwords import hash_passcode, write_user
-from gateway.cli import json_lines
+from gateway.cli.connection import BadLine, read_line
 from tests.cli.conftest import Terminal
 from tests.demanding import Demanding, demanding
 from tests.gateway_process import HOST, start_gateway
@@ -89,8 +89,8 @@ def test_lines_that_cannot_be_meant(terminal: Terminal) -> None:
     ],
 )
 def test_wrong_json(line: bytes, sentence: str) -> None:
-    with pytest.raises(json_lines.BadLine, match=re.escape(sentence)):
-        json_lines.read(line)
+    with pytest.raises(BadLine, match=re.escape(sentence)):
+        read_line(line)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from gateway.cli import dashboard
+from gateway.cli import top
 from tests.cli.conftest import Terminal
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
@@ -137,13 +137,13 @@ def shown(what: RenderableType) -> str:
 
 
 def test_the_head() -> None:
-    text = shown(dashboard.head(OVERVIEW))
+    text = shown(top.head(OVERVIEW))
     words = " ".join(text.split())
     assert words.startswith("stomp-gateway 1.2.3 up 1d 02:03:04 ready in/s 10 out/s 1.2k acks/s 12 errors/s 0")
     assert "p50 0.123 ms p99 2.5 ms cpu 26 % lag 1 ms" in words
     assert "sessions 3 tcp 2 websocket 1 held 9" in words
     assert "messages 1.5 KiB memory 64 MiB of 256 MiB scheduled 7" in words
-    assert len(text.splitlines()) == dashboard.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
+    assert len(text.splitlines()) == top.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
 
 
 def test_what_is_wrong_is_told() -> None:
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_told() -> None:
         "latency": {"turn_ms": None, "queue_ms": None, "ack_ms": None},
         "samples": [],
     }
-    text = shown(dashboard.head(wrong))
+    text = shown(top.head(wrong))
     for sentence in ("not ready: the store has failed", "certificate: it ends tomorrow", "journal: no room", "short"):
         assert sentence in text
     assert "p50 -" in text
@@ -166,9 +166,7 @@ def test_what_is_wrong_is_told() -> None:
 def test_the_table() -> None:
     row = {"name": "/queue/\x1b[2Ja", "kind": "queue", "waiting": 7, "unacknowledged": 0, "delayed": 0}
     ages = {"oldest_age": 93_784.5, "oldest_age_is_least": True}
-    text = shown(
-        dashboard.table(dashboard.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting")
-    )
+    text = shown(top.table(top.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
     assert "WAITING *" in text
     assert "IN BACK-OFF" in text
     assert "≥ 1d 02:03:04" in text

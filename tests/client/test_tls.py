@@ -16,8 +16,8 @@ import pytest
 
 from gateway.client import Client, ConnectionLost, StompServer
 from gateway.client import blocking as module
-from gateway.client.errors import CertificateRefused
-from gateway.client.tls import FileError, context_of
+from gateway.client.blocking import CertificateRefused
+from gateway.client.server import FileError, context_of
 from tests.demanding import Demanding, demanding
 from tests.gateway_process import HOST
 from tests.transports import tls_files

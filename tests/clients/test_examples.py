@@ -35,9 +35,7 @@ def broker_of(gateway: GatewayProcess) -> dict[str, str]:
 class Program:
     """A running example, and the lines that it prints; `before` is Python that runs ahead of it."""
 
-    def __init__(
-        self, file: str, gateway: GatewayProcess, *arguments: str, before: str = "", **variables: str
-    ) -> None:
+    def __init__(self, file: str, gateway: GatewayProcess, *arguments: str, before: str = "", **variables: str) -> None:
         path = str(EXAMPLES / file)
         command = ["-c", f"{before}\nimport runpy\nrunpy.run_path({path!r})"] if before else [path]
         self.process = subprocess.Popen(

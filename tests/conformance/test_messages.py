@@ -129,5 +129,3 @@ def test_unknown_commands_are_refused(stomp: Scene) -> None:
         peer.refusal()
         assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
         assert watcher.seen(queue) == []
-
-

@@ -36,7 +36,6 @@ def hearing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
 
 
 class TestWords:
-
     def test_to_an_abstract_socket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         name = f"gateway-test-{os.getpid()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:

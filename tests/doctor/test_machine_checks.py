@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.config.address import Address
 from gateway.config.settings import Settings
+from gateway.config.values import Address
 from gateway.doctor import machine_checks
 from gateway.doctor.machine_checks import (
     READ,

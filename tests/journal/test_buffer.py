@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gateway.journal.buffer import Piece, RowBuffer, bytes_of, joined
+from gateway.journal.rows import Piece, RowBuffer, bytes_of
 
 LIMIT = 80_000
 STEP = LIMIT // 8
@@ -30,47 +30,18 @@ def drain(queue: RowBuffer) -> list[Piece]:
     return rows
 
 
-class TestTheAlarm:
-    def test_the_first_row_rings(self) -> None:
-        queue = intake()
-        assert queue.is_empty()
-        queue._enter(b"x")
-        assert queue.wake.is_set()
-
-    def test_then_a_step_does(self) -> None:
-        queue = intake()
-        queue._enter(b"x" * 1000)
-        queue.wake.clear()
-        fill(queue, STEP - 1000)
-        assert not queue.wake.is_set()
-        fill(queue, 2000)
-        assert queue.wake.is_set()
-
-    def test_not_while_rows_wait(self) -> None:
-        """Else every row would ring while the thread lets some gather."""
-        queue = intake()
-        fill(queue, 1000)
-        queue.wake.clear()
-        assert not queue.is_empty()
-        fill(queue, 1000)
-        assert not queue.wake.is_set()
-
-    def test_a_row_that_comes_meanwhile(self) -> None:
-        """The thread finds nothing, and before it has set the alarm a row comes."""
-        queue = intake()
-        fill(queue, 1000)
-        drain(queue)
-        queue.wake.clear()
-
-        class Rows(list[Piece]):
-            def __bool__(self) -> bool:
-                if not len(self):
-                    self.append(b"late")
-                    return False
-                return True
-
-        queue._rows = Rows()
-        assert not queue.is_empty()
+def test_the_first_row_rings_and_then_a_step_does() -> None:
+    """Else every row would ring while the thread lets some gather."""
+    queue = intake()
+    assert queue.is_empty()
+    queue._enter(b"x" * 1000)
+    assert queue.wake.is_set()
+    queue.wake.clear()
+    assert not queue.is_empty()
+    fill(queue, STEP - 1000)
+    assert not queue.wake.is_set()
+    fill(queue, 2000)
+    assert queue.wake.is_set()
 
 
 class TestFull:
@@ -153,20 +124,6 @@ def test_takes_about_a_step() -> None:
         sizes.append(nbytes)
     assert sum(sizes) == LIMIT
     assert max(sizes) <= 2 * STEP
-
-
-def test_takes_one_row_at_least() -> None:
-    queue = intake()
-    queue._enter((b"front", b"x" * LIMIT, b""))
-    queue._enter(b"x")
-    assert len(queue.take()) == 1
-
-
-def test_joined() -> None:
-    assert joined([b"a", b"b"]) == [b"ab"]
-    assert joined([b"a", b"b", (b"c", b"d", b"e"), (b"f", b"g", b""), b"h", b"i"]) == [
-        b"ab", b"c", b"d", b"e", b"", b"f", b"g", b"", b"hi",
-    ]  # fmt: skip
 
 
 def test_two_threads() -> None:

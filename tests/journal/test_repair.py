@@ -90,11 +90,3 @@ def test_the_search_is_no_long_one(path: Path, monkeypatch: pytest.MonkeyPatch) 
     rest = b"?" * 8 + start * 200 + SECOND
     found = Found(path, FIRST + rest)
     assert (found.seqs, found.lost) == ([1], (0, len(rest)))
-
-
-def test_shorter_meanwhile(path: Path) -> None:
-    path.write_bytes((FIRST + SECOND) * 1000)
-    bodies = iter(RecordBodies(path, EPOCH))
-    next(bodies)
-    path.write_bytes(b"")
-    assert len(list(bodies)) < 1000

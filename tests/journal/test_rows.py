@@ -1,4 +1,4 @@
-"""What the broker tells, and what is read of it."""
+"""What the broker asks for and tells, and what is read of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.broker.core.ports import Recorder
-from gateway.journal import ALL, NONE, schema
-from tests.journal.desk import GATEWAY, START, Clock, as_dict, opened, rows_of
+from gateway.journal import ALL, NONE, Journal, schema
+from tests.journal.desk import GATEWAY, START, Clock, opened, rows_of
 
 TEXTS = st.text(max_size=12)
 TOLD = [event for event in schema.EVENTS if event.name != "journal_dropped"]
@@ -102,19 +102,16 @@ def bodies_of(folder: Path, **options: Any) -> list[dict[str, object]]:
 
 
 class TestBodies:
-    def test_all(self, tmp_path: Path) -> None:
-        bodies = [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: ALL)]
-        assert bodies == [b"0123456789", b"0123456789", b"x" * 100_000]
-
-    def test_none(self, tmp_path: Path) -> None:
-        assert not any("body" in row for row in bodies_of(tmp_path, bodies=lambda _: NONE))
-
-    def test_some_octets_of_some(self, tmp_path: Path) -> None:
-        bodies = [row.get("body") for row in bodies_of(tmp_path, bodies={"/queue/a": 4, "/queue/b": NONE}.__getitem__)]
-        assert bodies == [b"0123", None, b"xxxx"]
-
-    def test_no_octets(self, tmp_path: Path) -> None:
-        assert [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: 0)] == [b"", b"", b""]
+    @pytest.mark.parametrize(
+        ("kept", "bodies"),
+        [
+            ({"/queue/a": ALL, "/queue/b": ALL}, [b"0123456789", b"0123456789", b"x" * 100_000]),
+            ({"/queue/a": 4, "/queue/b": NONE}, [b"0123", None, b"xxxx"]),
+            ({"/queue/a": 0, "/queue/b": 0}, [b"", b"", b""]),
+        ],
+    )
+    def test_all_or_some_bytes_of_some(self, tmp_path: Path, kept: dict[str, int], bodies: list[bytes | None]) -> None:
+        assert [row.get("body") for row in bodies_of(tmp_path, bodies=kept.__getitem__)] == bodies
 
     def test_larger_than_the_queue(self, tmp_path: Path) -> None:
         journal = opened(tmp_path, limit=64 * 1024)
@@ -144,43 +141,16 @@ class TestRemembering:
             headers for number in range(100) for headers in ({"number": str(number)}, shared, {"number": "x" * 2000})
         ]
 
-    def test_destinations(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gateway.journal.rows._MOST_DESTINATIONS", 2)
-        asked: list[str] = []
 
-        def bodies(destination: str) -> int:
-            asked.append(destination)
-            return ALL
-
-        journal = opened(tmp_path, bodies=bodies)
-        for name in "aabaca":
-            journal.accepted(0, b"", name, 1, {}, b"")
-        assert asked == ["a", "b", "c", "a"]
-        assert len(journal._destinations) <= 2
+def test_a_journal_is_a_recorder(tmp_path: Path) -> None:
+    recorder: Recorder = opened(tmp_path)
+    assert recorder.clock() > 0
+    assert recorder.is_behind is False
+    assert isinstance(recorder, Journal)
+    recorder.close()
 
 
-def test_what_is_no_unicode(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("error", 0, journal.names_of_session("tcp", "x", "\ud800"), reason="\udfff")
-    journal.close()
-    (row,) = rows_of(tmp_path)
-    assert (row["principal"], row["reason"]) == ("?", "?")
-
-
-def test_before_connected(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("error", journal.clock(), journal.names_of_session("tcp", "here"), reason="no")
-    journal.close()
-    assert [set(row) - set(schema.OF_EVERY_ROW) for row in rows_of(tmp_path)] == [{"transport", "peer", "reason"}]
-
-
-def test_a_column_that_is_left_out_is_not_known(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("dropped", journal.clock(), journal.names_of_destination("/queue/a"), message_id=7)
-    journal.close()
-    (row,) = rows_of(tmp_path)
-    assert set(row) - set(schema.OF_EVERY_ROW) == {"destination", "message_id"}
-
-
-def test_row_is_what_the_schema_has() -> None:
-    assert as_dict(tuple([None] * len(schema.COLUMNS))) == {}
+def test_parameters_have_the_same_names() -> None:
+    for name, method in inspect.getmembers(Recorder, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(method) == inspect.signature(getattr(Journal, name)), name

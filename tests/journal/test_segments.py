@@ -126,15 +126,6 @@ class TestSync:
         writer.complete()
         assert len(synced) == 2
 
-    def test_flush(self, folder: Path, synced: list[int]) -> None:
-        writer = opened(folder, sync=Sync.FLUSH)
-        for number in (1, 2, 3):
-            writer.write(1, [ROW], number)
-            writer.tend(number)
-            assert len(synced) == number
-        writer.complete()
-        assert len(synced) == 3
-
     @pytest.mark.parametrize(("sync", "count"), [(Sync.NONE, 0), (Sync.FLUSH, 1)])
     def test_the_name_too(self, sync: Sync, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is on the disk in a file that has no name there is lost."""

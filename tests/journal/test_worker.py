@@ -81,18 +81,6 @@ class TestGathering:
         assert len(rows_of(tmp_path)) == 1
         desk.journal.close()
 
-    def test_and_without_rows(self, tmp_path: Path) -> None:
-        desk = Desk(tmp_path, sync=Sync.INTERVAL)
-        desk.tell()
-        desk.step()
-        assert desk.step() == pytest.approx(1)
-        desk.clock.go(1)
-        assert desk.step() == pytest.approx(9)
-        desk.clock.go(9)
-        assert desk.step() is None
-        assert len(rows_of(tmp_path)) == 1
-        desk.journal.close()
-
 
 class TestFailing:
     def test_nothing_is_lost_by_a_short_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,23 +141,6 @@ class TestFailing:
         assert desk.step() is None
         desk.journal.close()
 
-    def test_what_cannot_be_completed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = Desk(tmp_path)
-        desk.tell()
-        desk.step()
-        fault = Fault(monkeypatch, "rename", errno.EROFS)
-        desk.clock.go(10)
-        assert desk.step() == pytest.approx(1)
-        desk.clock.go(1)
-        assert desk.step() == pytest.approx(1)
-        assert desk.calls == ["the journal cannot be written: Read-only file system"]
-        fault.broken = False
-        desk.clock.go(1)
-        assert desk.step() is None
-        assert desk.calls[1:] == ["works"]
-        assert len(rows_of(tmp_path)) == 1
-        desk.journal.close()
-
     def test_completing_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The next start completes it."""
         desk = Desk(tmp_path)
@@ -184,17 +155,6 @@ class TestFailing:
 
 
 class TestHolding:
-    def test_relief(self, tmp_path: Path) -> None:
-        desk = Desk(tmp_path, limit=80_000, holds=True)
-        while not desk.journal.is_behind:
-            desk.tell()
-        assert desk.journal.rows_dropped == 0
-        while desk.step() == 0:
-            assert desk.journal.is_behind is not bool(desk.calls)
-            desk.clock.go(0.05)
-        assert desk.calls == ["relief"]
-        assert desk.journal.close() == 0
-
     def test_relief_when_it_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = Desk(tmp_path, limit=80_000, holds=True)
         while not desk.journal.is_behind:

@@ -1,15 +1,18 @@
-"""The journal as a whole, with its thread."""
+"""The journal as a whole, with its thread, and what `kill -9` leaves of it."""
 
 from __future__ import annotations
 
 import os
+import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from gateway.journal import Journal, JournalError, found
-from tests.journal.desk import EARLIER, START, Clock, opened, rows_of
+from tests.journal.desk import EARLIER, GATEWAY, START, Clock, opened, rows_of
 
 
 @pytest.fixture
@@ -46,27 +49,6 @@ def test_writes_what_it_is_told(tmp_path: Path) -> None:
     assert not found(tmp_path / "g1", ".open")
     assert journal.worker.rows == 20_000
     assert journal.worker.nbytes == sum([path.stat().st_size for path in found(tmp_path / "g1")])
-
-
-def test_the_thread_wakes(tmp_path: Path) -> None:
-    """Also when it had nothing to do, and nothing rings but the one row."""
-    journal = Journal(tmp_path, "g1", run="r")
-    written = threading.Event()
-    write = journal.segments.write
-
-    def told(*arguments: object) -> int:
-        size = write(*arguments)  # type: ignore[arg-type]
-        written.set()
-        return size
-
-    journal.segments.write = told  # type: ignore[method-assign, assignment]
-    journal.start()
-    for _ in range(3):
-        written.clear()
-        tell(journal, 1)
-        assert written.wait(10)
-    journal.close()
-    assert len(rows_of(tmp_path)) == 3
 
 
 def test_time_never_goes_back(tmp_path: Path) -> None:
@@ -172,16 +154,6 @@ def test_a_thread_that_dies(tmp_path: Path, told: list[object]) -> None:
     assert [type(each) for each in told] == [ZeroDivisionError]
 
 
-def test_while_it_grows(tmp_path: Path) -> None:
-    """A reader sees what has been written so far."""
-    journal = opened(tmp_path)
-    tell(journal, 2)
-    journal.worker.step()
-    assert len(rows_of(tmp_path, ".open")) == 2
-    journal.close()
-    assert len(rows_of(tmp_path)) == 2
-
-
 def test_each_segment_follows_the_wall_clock(tmp_path: Path) -> None:
     clock, ahead = Clock(), [0]
     journal = opened(tmp_path, clock, segment_seconds=1.0, wall=lambda: clock.wall() + ahead[0] * 1_000_000_000)
@@ -193,3 +165,31 @@ def test_each_segment_follows_the_wall_clock(tmp_path: Path) -> None:
         journal.worker.step()  # which completes the segment
     journal.close()
     assert [row["ts"] for row in rows_of(tmp_path)] == [START + at * 1_000_000 for at in (10, 3630, 3650, 3670)]
+
+
+def run(folder: Path, lines: int) -> int:
+    """Let it write until it has told so often, and kill it; how many rows it told."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.journal.told", folder], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(lines)]
+        process.kill()
+        told += process.stdout.readlines()
+    return int([each for each in told if each.endswith("\n")][-1])
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(6, marks=pytest.mark.long)])
+def test_kills(tmp_path: Path, rounds: int) -> None:
+    chance = random.Random(5)
+    told = [run(tmp_path, chance.choice([1, 2, 5, 10])) for _ in range(rounds)]
+    opened(tmp_path).close()
+    assert not found(tmp_path / GATEWAY, ".open")
+    rows = rows_of(tmp_path)  # none of the files is torn
+    seqs: dict[object, list[object]] = {}
+    for row in rows:
+        seqs.setdefault(row["epoch"], []).append(row["seq"])
+    assert len(seqs) == rounds
+    for found_seqs, count in zip(seqs.values(), told, strict=True):  # both in the order of the starts
+        assert found_seqs == list(range(1, len(found_seqs) + 1))
+        assert len(found_seqs) >= count

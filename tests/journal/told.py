@@ -1,4 +1,4 @@
-"""The process that test_crash kills: writes rows for ever, and prints how many there are in the files.
+"""The process that test_writer kills: writes rows for ever, and prints how many there are in the files.
 
 python -m tests.journal.told FOLDER
 """

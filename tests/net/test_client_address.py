@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.net.client_address import network_of
+from gateway.net import network_of
 
 
 @pytest.mark.parametrize(

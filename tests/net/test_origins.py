@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.net.origins import OriginError, is_listed, is_of, listed
+from gateway.net import OriginError, is_listed, is_of, listed
 
 parametrize = pytest.mark.parametrize
 # No deadline: the machine is shared.

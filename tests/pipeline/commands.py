@@ -46,14 +46,14 @@ class Calls:
         self.places: tuple[Any, ...] = ()
         self.names: dict[str, Any] = {}
         self.count = 0
-        self._answer = answer
+        self.answer = answer
 
     def __call__(self, *places: Any, **names: Any) -> Any:
         self.places, self.names = places, names
         self.count += 1
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 @pytest.fixture

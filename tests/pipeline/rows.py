@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from gateway.archive import layout
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA
 from gateway.journal import schema
 
 if TYPE_CHECKING:
@@ -82,16 +82,9 @@ acked = partial(row, "acked")
 nacked = partial(row, "nacked")
 expired = partial(row, "expired", delivery_count=0)
 dead_lettered = partial(row, "dead_lettered", reason="rejected")
-dropped = partial(row, "dropped", delivery_count=0, reason="full")
-tx_begun = partial(row, "tx_begun", transaction="t1")
-tx_committed = partial(row, "tx_committed", transaction="t1")
-tx_aborted = partial(row, "tx_aborted", transaction="t1")
-subscribed = partial(row, "subscribed")
-unsubscribed = partial(row, "unsubscribed")
 connected = partial(row, "connected")
 disconnected = partial(row, "disconnected")
 error = partial(row, "error", reason="malformed")
-heartbeat_missed = partial(row, "heartbeat_missed")
 gauge_subscription = partial(row, "gauge_subscription")
 gauge_destination = partial(row, "gauge_destination")
 journal_dropped = partial(row, "journal_dropped")

@@ -1,12 +1,12 @@
-"""`gateway pipeline run`: what it hands on, the archiver beside it, and how it ends.
+"""`gateway pipeline run`, `report` and `replay`: what they hand on and ask, and how they end.
 
 Spark is a stand-in here, but for one run in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,20 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
-from gateway.archive.archiver import Archiver
-from gateway.archive.errors import ArchiveError
 from gateway.journal import found
 from gateway.pipeline import tables
+from gateway.pipeline.exits import StopOnSignal
 from gateway.pipeline.jobs import JOBS, AlarmLimits
-from gateway.pipeline.report import build, page
-from gateway.pipeline.spark import session
+from gateway.pipeline.options import BrokerUrl
+from gateway.pipeline.replay import run as replay
+from gateway.pipeline.replay.plan import ReplayPart, ReplayPlan, ReplayRecord, ReplayRecords
+from gateway.pipeline.report import build, csv_files, page
 from gateway.pipeline.streaming import checkpoints, runner
-from gateway.pipeline.streaming.progress import BatchReport
 from tests.archive.desk import Writer, archive_rows
 from tests.pipeline.rows import accepted, write
 
-from .commands import Calls, Spark, folders, invoke, ran, run, spark
+from .commands import Calls, Spark, folders, invoke, python, ran, run, spark
 
 __all__ = ["folders", "ran", "spark"]
 
@@ -50,34 +51,6 @@ def test_options_are_passed_on(folders: Path, spark: Spark, ran: Calls) -> None:
     assert spark.stopped
 
 
-def test_all(spark: Spark, ran: Calls) -> None:
-    assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
-    assert spark.asked[:2] == (None, None)
-    assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
-    assert ran.names["files"] == runner.FILES
-
-
-def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
-    kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
-    for path in (kept, gone):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    assert run("--reset-checkpoint").exit_code == 0
-    assert kept.exists()
-    assert not gone.exists()
-
-
-def test_a_signal_while_spark_starts(monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
-    def start(*asked: Any) -> Spark:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return spark
-
-    monkeypatch.setattr(session, "session", start)
-    result = run()
-    assert (result.exit_code, ran.count) == (0, 0)
-    assert result.stderr == "Ends at once: nothing has begun.\n"
-
-
 def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
     """What is not begun stays in the journal, and Spark is not started for it."""
     (folders / "journal").mkdir()
@@ -93,17 +66,6 @@ def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPat
     assert result.stderr == told
 
 
-def test_standard_output_is_json_alone(monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
-    def work(*places: Any, progress: Any, **names: Any) -> None:
-        progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
-        progress.say("a sentence")
-
-    monkeypatch.setattr(runner, "run", work)
-    result = run("--json")
-    assert json.loads(result.stdout)["batch"] == 3
-    assert result.stderr == "a sentence\n"
-
-
 class TestJournal:
     @pytest.fixture
     def journal(self, folders: Path) -> Iterator[Writer]:
@@ -112,16 +74,6 @@ class TestJournal:
         writer.segments(10)
         yield writer
         writer.close()
-
-    @staticmethod
-    def raw(folders: Path) -> int:
-        return len(list((folders / "archive").glob("raw/*/*/[!_]*.parquet")))
-
-    def test_once(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[int] = []
-        monkeypatch.setattr(runner, "run", lambda *places, **names: seen.append(self.raw(folders)))
-        assert run("--once", "--journal", "journal").exit_code == 0
-        assert seen == [1]
 
     def test_beside(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         """What comes while the job runs is archived; the job ends when it sees that."""
@@ -137,37 +89,6 @@ class TestJournal:
         assert not found(journal.folder)
         assert len(archive_rows(folders / "archive")) == 20
         assert "archiver" not in {thread.name for thread in threading.enumerate()}
-
-    def test_a_failure_is_reported_once(
-        self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tried = threading.Semaphore(0)
-
-        def fail(*places: Any) -> int:
-            tried.release()
-            raise ArchiveError("a manifest makes no sense")
-
-        def work(*places: Any, **names: Any) -> None:
-            assert tried.acquire(timeout=20)
-
-        monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
-        monkeypatch.setattr(runner, "run", work)
-        result = run("--journal", "journal", "--interval", "0.1")
-        assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")
-
-    def test_before_a_report(
-        self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(build, "report", Calls("figures"))
-        monkeypatch.setattr(page, "page_of", Calls("page"))
-        assert invoke("report", "--archive", "archive", "--journal", "journal").exit_code == 0
-        assert self.raw(folders) == 1
-
-    def test_another_archiver(self, journal: Writer, spark: Spark, ran: Calls) -> None:
-        with Archiver(Path("journal"), Path("archive")):
-            result = run("--journal", "journal")
-        assert (result.exit_code, ran.count) == (1, 0)
-        assert len(result.stderr.splitlines()) == 1
 
     def test_archiving_fails(self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", lambda archiver, everything: False)
@@ -207,3 +128,147 @@ def test_ctrl_c(folders: Path) -> None:
     counts = tables.of(folders / "tables", JOBS["metrics"]).read().to_pydict()
     assert sum(counts["count"]) == 50
     assert checkpoints.committed(folders / "tables", "metrics") == 0
+
+
+def report(*arguments: str) -> Result:
+    return invoke("report", "--archive", "archive", *arguments)
+
+
+def test_ctrl_c_leaves_no_report(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*places: Any, **names: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "report", Calls())
+    monkeypatch.setattr(page, "page_of", lambda figures: "")
+    monkeypatch.setattr(csv_files, "write", interrupted)
+    result = report("--out", "r.html", "--csv", "c")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"
+    monkeypatch.setattr(build, "report", interrupted)
+    result = report("--out", "s.html", "--csv", "c")
+    assert (result.exit_code, result.stderr) == (130, "Aborted: s.html is not written.\n")
+    assert not (folders / "s.html").exists()
+
+
+@pytest.mark.parametrize("option", ["--out", "--csv"])
+def test_nowhere_to_write(folders: Path, spark: Spark, option: str) -> None:
+    """That is told before the journal is archived and Spark starts."""
+    (folders / "journal").mkdir()
+    (folders / "file").touch()
+    result = report("--journal", "journal", option, "file/x")
+    assert (result.exit_code, spark.asked) == (3, ())
+    assert result.stderr == f"Error: {option}: nothing can be written in {folders}/file: Not a directory\n"
+
+
+FIRST = "If the replay is interrupted, continue with this command; the same again would send all messages again:"
+LINE = "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h".split()
+
+
+def plan(rows: int) -> ReplayPlan:
+    """A plan of so many messages, with the id `0a1b`."""
+    record = ReplayRecord("0a1b", {}, at := "2026-03-01T12:00:00+00:00", at)
+    chosen = replay.ReplayOptions("2h", "now", "/queue/a", "/queue/b", "stomp://h")
+    parts = (ReplayPart("g1", 7, 1, rows, 1000, 2000, rows, 0),) if rows else ()
+    return ReplayPlan(chosen, BrokerUrl.of("stomp://h"), "/archive", ReplayRecords(Path()), record, parts)
+
+
+class TestReplay:
+    @pytest.fixture
+    def planned(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
+        """What `run.plan` was called with."""
+        calls = Calls(plan(7))
+        monkeypatch.setattr(replay, "plan", calls)
+        return calls
+
+    @pytest.fixture
+    def sent(self, monkeypatch: pytest.MonkeyPatch, planned: Calls) -> Calls:
+        """What `run.run` was called with."""
+        calls = Calls(7)
+        monkeypatch.setattr(replay, "run", calls)
+        return calls
+
+    def test_options_are_passed_on(self, folders: Path, spark: Spark, sent: Calls, planned: Calls) -> None:
+        more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
+        result = invoke(*LINE, *more)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "messages 7" in result.stdout
+        of = {"since": "2h", "until": "now", "destination": "/queue/a", "to": "/queue/b", "broker": "stomp://h"}
+        chosen = replay.ReplayOptions(**of, where="size > 1", rate=10, limit=20, id="x", partial="skip")
+        assert planned.places[:4] == (spark, str(folders / "archive"), folders / "tables", chosen)
+        assert sent.places[:1] == (spark,)
+        assert spark.stopped
+
+    @pytest.mark.parametrize(
+        ("rows", "options", "answer", "count"),
+        [(7, "", "y\n", 1), (7, "", "\n", 0), (7, "--dry-run", None, 0), (0, "--yes", None, 0)],
+    )
+    def test_it_asks(
+        self, spark: Spark, sent: Calls, planned: Calls, rows: int, options: str, answer: str | None, count: int
+    ) -> None:
+        planned.answer = plan(rows)
+        result = invoke(*LINE, *options.split(), answer=answer)
+        assert (result.exit_code, sent.count) == (0, count)
+        assert ("Send them? [y/N]" in result.stderr) == (answer is not None)
+
+    def test_how_to_go_on(self, spark: Spark, sent: Calls) -> None:
+        """The same words mean another span later, and that would be another replay: so its id is told before."""
+        told = shlex.join(["pipeline", *LINE, "--where", "size > 1", "--id", "0a1b"])
+        result = invoke(*LINE, "--where", "size > 1", answer="n\n")
+        assert result.stderr.startswith(f"{FIRST}\n{told}\nSend them?")
+        for more in (["--id", "0a1b"], ["--dry-run"], ["--since", "2026-03-01", "--until", "2026-03-02"]):
+            assert FIRST not in invoke(*LINE, *more, answer="n\n").stderr
+        assert FIRST in invoke(*LINE, "--since", "2026-03-01", "--yes").stderr
+        assert FIRST in invoke(*LINE, "--until", "today", "--yes").stderr
+
+    @pytest.mark.parametrize("place", ["gateway.pipeline.replay.run.plan", "click.confirm"])
+    def test_a_signal_while_it_is_planned_or_asks(
+        self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        monkeypatch.setattr(place, lambda *places, **names: os.kill(os.getpid(), signal.SIGTERM))
+        result = invoke(*LINE, "--id", "x")
+        assert (result.exit_code, sent.count) == (0, 0)
+        assert result.stderr == "Ends at once: nothing has begun.\n"
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.mark.parametrize(("first", "second"), [SIGNALS, SIGNALS[::-1]])
+def test_the_second_one_ends_the_process(first: signal.Signals, second: signal.Signals) -> None:
+    """Whatever is behind: no handler of errors has a word, and no thread is waited for."""
+    program = (
+        "import signal, sys, threading\n"
+        "from gateway.pipeline.exits import StopOnSignal\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "with StopOnSignal(lambda text: print(text, flush=True), 'all is over'):\n"
+        "    try:\n"
+        f"        for number in ({first:d}, {second:d}):\n"
+        "            signal.raise_signal(number)\n"
+        "    finally:\n"
+        "        threading.Event().wait()\n"
+    )
+    told = python(program)
+    assert (told.returncode, told.stderr) == (128 + second, "")
+    assert told.stdout == "Ends when all is over; another Ctrl-C or SIGTERM ends it at once.\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_block_that_may_be_left(number: signal.Signals) -> None:
+    said: list[str] = []
+    reached: list[str] = []
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with StopOnSignal(said.append, "nothing") as stopping:
+        try:
+            with stopping.at_once():
+                try:
+                    os.kill(os.getpid(), number)
+                except Exception:  # as libraries do
+                    reached.append("a handler of errors")
+                reached.append("what comes next")
+        finally:
+            reached.append("what is cleaned up")
+        reached.append("what comes behind")
+    assert reached == ["what is cleaned up"]
+    assert stopping.event.is_set()
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert said == ["Ends at once: nothing has begun."]

@@ -1,4 +1,4 @@
-"""Files that make no sense: the error names it and what to do, without a traceback."""
+"""Files that make no sense, and other errors: one sentence names the file and what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive.compact import compact
-from gateway.pipeline import corrupt_files, tables
-from gateway.pipeline.errors import JobFailure
+from gateway.pipeline.errors import JobFailure, of_archive, reason
 from gateway.pipeline.jobs import JOBS
-from gateway.pipeline.report import time_steps
+from gateway.pipeline.report import build
 from gateway.pipeline.streaming import checkpoints, file_log
-from gateway.pipeline.streaming.missing_data import MissingData
-from gateway.pipeline.streaming.progress import Progress
+from gateway.pipeline.streaming.progress import MissingData, Progress
 from gateway.pipeline.tables import JobTable
 
 from . import rows
 from .commands import folders, invoke
+from .spark_log import SparkLog
 
 __all__ = ["folders"]
+
 
 JOB = JOBS["metrics"]
 ANEW = "restore it, or compute the table anew with --reset-checkpoint"
@@ -65,22 +65,6 @@ def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
     assert result.stderr.startswith(f"Error: {path} is damaged (")
 
 
-def test_errors_of_the_system_stay(tmp_path: Path) -> None:
-    path = tmp_path / "0000000000-0000000000.parquet"
-    path.mkdir()
-    with pytest.raises(OSError, match="directory") as caught:
-        path.read_bytes()
-    with pytest.raises(IsADirectoryError), corrupt_files.named(path, ANEW):
-        raise caught.value
-    with pytest.raises(FileNotFoundError):
-        tables.TableFile(0, 0, tmp_path / "gone").summary()
-    path = tmp_path / "0000000001-0000000001.parquet"
-    told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
-    pq.write_table(told, path)
-    with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*keyword argument 'unknown'\); restore it"):
-        tables.TableFile(1, 1, path).summary()
-
-
 @DAMAGES
 def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     (raw,) = rows.write(folders / "archive", [rows.accepted(number) for number in range(50)])
@@ -88,23 +72,19 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     raw.write_bytes(damaged(data))
     until = rows.START + timedelta(days=1)
     with pytest.raises(JobFailure, match=rf"^{raw} is damaged \(.*\); {WITHOUT}$"):
-        time_steps.fitted(folders / "archive", rows.START, until)
-    result = invoke("compact", "--archive", "archive", "--before", "2026-03-02")
-    assert result.exit_code == 1
-    assert f"{raw.parent} cannot be compacted: {raw.name} cannot be read: " in result.stderr
-    assert "; restore it, or move it away\n" in result.stderr
+        build.fitted(folders / "archive", rows.START, until)
     raw.write_bytes(data)
     assert compact(folders / "archive", until)
     history = folders / "archive" / "history" / "date=2026-03-01" / "hour=12" / "0001-0001.parquet"
     history.write_bytes(damaged(history.read_bytes()))
     sentence = "restore it, or move it away, take its name out of the _manifest.json beside it and run again, without"
     with pytest.raises(JobFailure, match=rf"^{history} is damaged \(.*\); {sentence} its rows$"):
-        time_steps.fitted(folders / "archive", rows.START, until)
+        build.fitted(folders / "archive", rows.START, until)
     # Then the rest is read.
     manifest = history.with_name("_manifest.json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"history": []}))
     history.unlink()
-    assert time_steps.fitted(folders / "archive", rows.START, until) == (rows.START, until)
+    assert build.fitted(folders / "archive", rows.START, until) == (rows.START, until)
 
 
 def test_a_manifest(folders: Path) -> None:
@@ -122,15 +102,11 @@ def checkpoint(into: Path) -> Path:
     """That of a job after two batches, as Spark writes it."""
     with checkpoints.claimed(into, JOB, "hdfs://a") as path:
         (path / "metadata").write_text('{"id":"x"}')
-        for name in ("offsets", "commits", "sources/0"):
-            (path / name).mkdir(parents=True)
+        log = SparkLog(path)
         for batch in range(2):
-            offset = json.dumps({"logOffset": batch})
-            (path / "offsets" / f"{batch}").write_text(f'v1\n{{"conf":{{"a":"b"}}}}\n{offset}')
-            (path / "offsets" / f".{batch}.crc").write_bytes(b"\0")
-            (path / "commits" / f"{batch}").write_text('v1\n{"nextBatchWatermarkMs":0}')
-            entry = json.dumps({"path": f"file:///a/raw/date=2026-03-01/hour=12/{batch}.parquet", "batchId": batch})
-            (path / "sources" / "0" / f"{batch}").write_text(f"v1\n{entry}")
+            log.look(batch, f"date=2026-03-01/hour=12/{batch}.parquet")
+            log.plan(batch, batch)
+            log.commit(batch)
     return path
 
 
@@ -138,32 +114,25 @@ def checkpoint(into: Path) -> Path:
 @pytest.mark.parametrize("name", ["metadata", "offsets/0", "offsets/1", "commits/0", "commits/1"])
 def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> None:
     path = checkpoint(tmp_path) / name
-    corrupt_files.check_checkpoint(checkpoints.folder(tmp_path, JOB.name))
-    data = path.read_bytes()
-    path.write_bytes(damaged(data) if damaged is not torn else b"v1\n\xff")
+    checkpoints.check_readable(checkpoints.folder(tmp_path, JOB.name))
+    path.write_bytes(damaged(path.read_bytes()) if damaged is not torn else b"v1\n\xff")
     (tmp_path / JOB.name).mkdir()
     (tmp_path / JOB.name / "0000000000-0000000001.parquet").touch()
     with pytest.raises(JobFailure) as caught, checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         pass
     assert str(caught.value).startswith(f"{path} is damaged (")
     assert str(caught.value).endswith(f"); {ANEW}")
-    path.write_bytes(data)
-    with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
-        pass
 
 
 @DAMAGES
-def test_files_that_a_job_has_read(folders: Path, damaged: Damage) -> None:
-    path = checkpoint(folders) / "sources" / "0" / "1"
+def test_files_that_a_job_has_read(tmp_path: Path, damaged: Damage) -> None:
+    path = checkpoint(tmp_path) / "sources" / "0" / "1"
     assert len(list(file_log.read_by(path.parents[2]))) == 2
     path.write_bytes(damaged(path.read_bytes()) if damaged is not torn else b'v1\n{"path":"a"}')
     with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*\); {ANEW}$"):
         list(file_log.read_by(path.parents[2]))
     with pytest.raises(JobFailure, match=rf"^{path} is damaged \("):
         file_log.planned(path.parents[2], 1)
-    result = invoke("status", "--archive", "archive", "--tables", ".")
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: {path} is damaged (")
 
 
 def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:
@@ -174,3 +143,30 @@ def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(JobFailure, match=f"^{path} is damaged: it is empty; {WITHOUT}$"):
         missing.deleted(frozenset({name}))
+
+
+RAW, HISTORY = "/a/b.parquet", "/a/history/d/h/b.parquet"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("one\ntwo", "one"),
+        ("", "RuntimeError"),
+        ("[STREAM_FAILED] Query [id = 1] terminated with exception: oops SQLSTATE: XXKST\n=== Plan", "oops"),
+        ("[X.Y] Traceback (most recent call last):\nValueError: too small\n", "too small"),
+        ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t."),
+        ("a.b.XException: outer\n\tat x\nCaused by: a.b.Y: inner: too large\n\tat y", "inner: too large"),
+        (
+            f"An error.\n: org.X: [A.B] while reading file file://{RAW}.  SQLSTATE: KD001\nCaused by: a.B: it is short",
+            f"{RAW} cannot be read: it is short; if it is damaged {of_archive(Path(RAW))}",
+        ),
+        (
+            f"ValueError: Could not open Parquet input source '{HISTORY}': it is short.\nwhile reading file {HISTORY}",
+            f"{HISTORY} cannot be read: it is short; if it is damaged {of_archive(Path(HISTORY))}",
+        ),
+    ],
+)
+def test_the_sentence_in_an_exception(text: str, sentence: str) -> None:
+    assert reason(RuntimeError(text)) == sentence
+    assert reason(OSError(28, "No space left on device")) == "No space left on device"

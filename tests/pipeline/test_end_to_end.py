@@ -1,8 +1,6 @@
 """From clients to a report: 200,000 messages through a real gateway, and each figure is what the clients counted.
 
-examples/shop.py is the load, with stomp.py, in processes of its own; it prints what its clients counted.  Then come the
-commands that a user gives, as processes: `gateway pipeline run all --once`, which archives the journal first, and
-`gateway pipeline report`.  Chromium opens the report.
+examples/shop.py is the load and counts; the commands of a user follow, as processes; Chromium opens the report.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
 from tests.pipeline.report.conftest import Look, chromium, look
@@ -93,16 +90,14 @@ def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
 
 
 def test_dead_letters_and_sessions(shop: Shop) -> None:
-    letters = shop.table("deadletters")
-    assert len(letters) == shop.counted[DEAD, "delivered"] == shop.counted["/queue/shop.orders", "dead_lettered"]
-    assert len({letter["message_id"] for letter in letters}) == len(letters)
+    letters, sessions = shop.table("deadletters"), shop.table("sessions")
+    assert len({letter["message_id"] for letter in letters}) == len(letters) == shop.counted[DEAD, "delivered"]
     assert {(letter["destination"], letter["delivery_count"]) for letter in letters} == {("/queue/shop.orders", 3)}
-    sessions = shop.table("sessions")
     assert {session["principal"] for session in sessions} == {"shop"}
     assert all(session["disconnected_at"] is not None for session in sessions)
-    assert sum(session["accepted"] for session in sessions) == MESSAGES + 3
-    acked = sum(count for (_, event), count in shop.counted.items() if event == "acked")
-    assert sum(session["acked"] for session in sessions) == acked
+    for event, least in (("accepted", MESSAGES), ("acked", 1)):
+        wanted = sum(count for (_, each), count in shop.counted.items() if each == event)
+        assert sum(session[event] for session in sessions) == wanted >= least
 
 
 def test_the_report(shop: Shop, look: Look) -> None:
@@ -126,13 +121,3 @@ def test_the_report(shop: Shop, look: Look) -> None:
         }
         assert shown == {name: count for (name, each), count in shop.counted.items() if each == event}
     assert {"traffic", "latency", "dead-letters", "consumers"} <= set(seen["sections"])
-
-
-def test_nothing_is_left_to_do(shop: Shop) -> None:
-    """The segments are in the archive, and nowhere else; the same command again changes nothing."""
-    assert not found(shop.folder / "journal" / "gateway")
-    files = [path for path in (shop.folder / "archive").rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    assert all(path.name.endswith("lock") for path in files), files
-    before = {job: shop.table(job) for job in JOBS}
-    ended("-m", "gateway", "pipeline", "run", "all", "--once", "--journal", "journal", cwd=shop.folder, seconds=240)
-    assert {job: shop.table(job) for job in JOBS} == before

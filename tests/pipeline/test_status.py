@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-
-import pyarrow as pa
 
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
@@ -16,7 +14,8 @@ from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.tables import BatchSummary
 
 from . import rows
-from .commands import python
+from .jobs.reference import METRICS
+from .spark_log import SparkLog
 
 NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
 JOB = JOBS["metrics"]
@@ -41,34 +40,16 @@ def jobs_of(found: PipelineStatus) -> tuple[JobStatus, ...]:
     return found.jobs
 
 
-def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
+def worked(into: Path, archive: Path, batches: list[list[Path]]) -> SparkLog:
     """A job that has read files of the archive, in some batches; the first ones are in one list, as Spark has it."""
     with checkpoints.claimed(into, JOB, f"file://{archive}") as checkpoint:
-        log = checkpoint / "sources" / "0"
-        log.mkdir(parents=True)
+        log = SparkLog(checkpoint, (archive / "raw").as_uri())
     table = tables.of(into, JOB)
-    listed: list[str] = []
     for batch, paths in enumerate(batches):
-        lines = [json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": batch}) for path in paths]
-        listed += lines
-        (log / str(batch)).write_text("\n".join(["v1", *lines]))
-        if batch in (1, 3):
-            (log / f"{batch}.compact").write_text("\n".join(["v1", *listed]))
-            (log / str(batch)).unlink()
-        (log / f".{batch}.crc").touch()
+        log.look(batch, *[str(path.relative_to(archive / "raw")) for path in paths], compact=batch in (1, 3))
         newest = int(rows.START.timestamp() * 1e6) + batch
-        counted = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-        table.write(batch, counted, BatchSummary(10, newest, 0.5, newest + 4_200_000))
-
-
-COLUMNS = {
-    "minute": pa.timestamp("us", "UTC"),
-    "destination": pa.string(),
-    "event": pa.string(),
-    "bucket": pa.int32(),
-    "count": pa.int64(),
-    "octets": pa.int64(),
-}
+        table.write(batch, METRICS.empty_table(), BatchSummary(10, newest, 0.5, newest + 4_200_000))
+    return log
 
 
 def test_all_of_it(tmp_path: Path) -> None:
@@ -102,75 +83,36 @@ def test_all_of_it(tmp_path: Path) -> None:
 def test_files_of_an_unfinished_batch_wait(tmp_path: Path) -> None:
     """Spark plans a batch before it runs: so the files of one that failed are known to it, and not in the table."""
     paths = rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)])
-    worked(tmp_path, tmp_path / "archive", [[paths[0]]])
-    checkpoint = checkpoints.folder(tmp_path, JOB.name)
-    (checkpoint / "offsets").mkdir()
-    for batch, planned in ((0, paths[0]), (1, paths[1])):
-        entry = {"path": planned.as_uri(), "timestamp": 1, "batchId": batch}
-        (checkpoint / "sources" / "0" / str(batch)).write_text(f"v1\n{json.dumps(entry)}")
-        (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+    log = worked(tmp_path, tmp_path / "archive", [[paths[0]]])
+    log.look(1, str(paths[1].relative_to(tmp_path / "archive" / "raw")))
+    for batch in range(2):
+        log.plan(batch, batch)
     assert jobs_of(status(None, str(tmp_path / "archive"), tmp_path, NOW))[0].waiting == 2
     (tables.of(tmp_path, JOB).files()[0].path).unlink()
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
     assert found.lines()[2].endswith("never ran, 3 files wait")
     assert not found.failed
-    checkpoints.note_failure(tmp_path, JOB.name, "it broke")
-    found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
-    assert "no batch yet, 3 files wait; failed at " in found.lines()[2]
-    assert found.failed
-
-
-def test_unknown_tables(tmp_path: Path) -> None:
-    found = status(None, str(tmp_path), None, NOW)
-    assert found.lines()[2:] == ["tables       not known here; --tables or the setting `tables` names their folder"]
-    assert (found.json()["jobs"], found.failed) == (None, False)
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
     found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
-    assert found.journal == ()
-    assert found.archive == ArchiveStatus(str(tmp_path / "archive"), False, 0, 0, None, 0)
     assert found.lines()[:3] == [
         "journal      no gateway has written one",
         f"archive      the folder {tmp_path}/archive does not exist; --archive or the setting `archive` names it",
         "metrics      never ran, nothing waits",
     ]
-    assert json.loads(json.dumps(found.json()))["archive"]["exists"] is False
+    assert found.json()["archive"]["exists"] is False
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "archive").mkdir()
     found = status(None, str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.lines()[1] == "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours"
 
 
-def test_remote_folders_are_unknown(tmp_path: Path) -> None:
-    found = status(None, "hdfs://somewhere/archive", tmp_path, NOW)
-    assert (found.journal, found.archive) == (None, None)
-    assert found.lines()[:3] == [
-        "journal      not known here",
-        "archive      not on this machine",
-        "metrics      never ran",
-    ]
-
-
 def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
-    empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-    tables.of(tmp_path, JOB).write(1, empty, BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
+    tables.of(tmp_path, JOB).write(1, METRICS.empty_table(), BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
     assert jobs_of(found)[0].missing == 1002
     assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before the job read them")
     assert tables.of(tmp_path, JOB).summary().digest == ""
-
-
-def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
-    folder = journal(tmp_path / "journal")
-    (folder / "g1" / "17-000009.seg").symlink_to(tmp_path / "gone")
-    found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))
-    assert found.journal is not None
-    assert found.journal[0] == JournalStatus("g1", 2, 2048, 0.0, 1)
-
-
-def test_it_needs_no_spark() -> None:
-    code = "import sys; import gateway.pipeline.status; print('pyspark' in sys.modules)"
-    assert python(code).stdout == "False\n"

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure
@@ -62,22 +59,6 @@ def names(folder: Path) -> list[str]:
     return sorted([path.name for path in folder.iterdir()])
 
 
-def test_batches_make_one_table(tmp_path: Path) -> None:
-    written = table(tmp_path / "t")
-    assert written.read().num_rows == 0
-    assert written.files() == []
-    assert written.summary() == BatchSummary()
-    written.write(0, partial(0, 3))
-    written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
-    rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
-    assert [(row["name"], row["count"], row["least"], row["most"]) for row in rows] == [
-        ("a", 7, 3, "a"),
-        ("b", 5, 5, "b"),
-        ("a", 6, 6, "a"),
-    ]
-    assert written.read().schema == SCHEMA
-
-
 def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) -> None:
     written = table(tmp_path)
     written.write(0, partial(0, 3))
@@ -88,16 +69,6 @@ def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) ->
     assert counts(written.read()) == {"a": 7}
     assert written.summary() == BatchSummary(10, 5, 0.25, 8)
     assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
-
-
-def test_a_list_is_not_merged(tmp_path: Path) -> None:
-    letters = JobTable(tmp_path, time="ts")
-    rows = [pa.table({"ts": pa.array([START], pa.timestamp("us", "UTC")), "headers": [[("a", "1")]]})] * 2
-    letters.write(0, pa.concat_tables(rows))
-    letters.write(1, rows[0])
-    assert letters.read().num_rows == 3
-    assert letters.read(START).num_rows == 3
-    assert letters.read(START + timedelta(seconds=1)).num_rows == 0
 
 
 def test_a_batch_that_is_not_next_is_refused(tmp_path: Path) -> None:
@@ -140,9 +111,8 @@ def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch:
         written.write(batch, partial(batch))
     spans = [piece.span for piece in written.files()]
     assert spans == [9, 9, 9, 9, 3, 1]  # 27 would be a third level
-    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
     for batch in range(40, 46):
-        written.merge(before=batch)
+        written.merge(before=batch, most_rows=2)
         written.write(batch, partial(batch))
     assert [piece.span for piece in written.files()] == [9, 9, 9, 9, 3, *[1] * 7]
     assert counts(written.read()) == {"a": 46}
@@ -168,21 +138,6 @@ def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     for name, data in before.items():
         (tmp_path / name).write_bytes(data)
     assert counts(written.read()) == {"a": FAN + 2}
-
-
-def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = table(tmp_path)
-    written.write(0, partial(0))
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(OSError, match="No space left"):
-        written.write(1, partial(0))
-    monkeypatch.undo()
-    assert names(tmp_path) == ["0000000000-0000000000.parquet"]
-    assert counts(written.read()) == {"a": 1}
 
 
 def test_since_brings_all_recent_rows(tmp_path: Path) -> None:
@@ -215,22 +170,3 @@ def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
     reader.join()
     assert found == sorted(found)  # never less than before
     assert counts(written.read()) == {"a": 2 * FAN + 1}
-
-
-@settings(max_examples=15, deadline=None)
-@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab")), max_size=4), max_size=30))
-def test_the_table_says_the_same_however_the_rows_were_split(
-    batches: list[list[tuple[int, str]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    many = table(tmp_path_factory.mktemp("many"))
-    one = table(tmp_path_factory.mktemp("one"))
-    parts = [pa.concat_tables([SCHEMA.empty_table(), *[partial(m, 1, n) for m, n in batch]]) for batch in batches]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "FAN", 4)
-        for batch, rows in enumerate(parts):
-            many.merge(before=batch)
-            many.write(batch, rows)
-    one.write(0, pa.concat_tables([SCHEMA.empty_table(), *parts]))
-    order = [("minute", "ascending"), ("name", "ascending")]
-    if batches:
-        assert many.read().sort_by(order).to_pylist() == one.read().sort_by(order).to_pylist()

@@ -46,10 +46,6 @@ class Life:
                 command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    @classmethod
-    def of_module(cls, folder: Path, name: str, argument: str) -> Life:
-        return cls(folder, sys.executable, "-m", f"tests.pyspark_stomp.{name}", argument)
-
     def __enter__(self) -> Self:
         return self
 
@@ -159,8 +155,9 @@ def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
     return found
 
 
-def live(folder: Path, queries: list[Query], feed: Feed, dice: random.Random, window: tuple[str, str]) -> None:
-    """Start everything, and kill everything when a query is at its window."""
+def live(folder: Path, queries: list[Query], feed: Feed, dice: random.Random, standing: str) -> None:
+    """Start everything, and kill everything when that query stands still."""
     once = [query.name for query in queries if dice.random() < 0.5]
-    with Life.of_module(folder, "queries", config(folder, queries, once, window)) as life:
-        life.wait_for((folder / f"window-{window[0]}").exists, feed.trickle)
+    arguments = [sys.executable, "-m", "tests.pyspark_stomp.queries", config(folder, queries, once, standing)]
+    with Life(folder, *arguments) as life:
+        life.wait_for((folder / "standing").exists, feed.trickle)

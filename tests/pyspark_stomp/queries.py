@@ -1,4 +1,4 @@
-"""The queries that are killed, and two ways to run them: by Spark, and by what Spark does, without Spark.
+"""The queries that are killed, and what Spark runs of them.
 
 At the gateway and, where it is installed, at RabbitMQ:
 
@@ -11,7 +11,8 @@ A file holds the bodies of one batch; a batch that is run again writes its file 
     python -m tests.pyspark_stomp.queries CONFIG
 
 runs queries in Spark until it is killed.  CONFIG is a file of JSON: {"folder", "queries": [the fields of `Query`],
-"once": [names of those with availableNow, which are started again when they end], "window": [query, window] or null}.
+"once": [names of those with availableNow, which are started again when they end], "standing": the query of files that
+stands still when it has written a batch that Spark has not}.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from pyspark.errors import StreamingQueryException
 
 from tests.gateway_process import HOST
 from tests.pyspark_stomp.rabbitmq import LOGIN
-from tests.pyspark_stomp.windows import Dying
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,27 +103,24 @@ def write_file(folder: Path, name: str, number: int, bodies: list[str]) -> None:
 
 
 def start(
-    spark: SparkSession, query: Query, folder: Path, *, rows: int, once: bool = False, window: str = ""
+    spark: SparkSession, query: Query, folder: Path, *, rows: int, once: bool = False, standing: bool = False
 ) -> StreamingQuery:
-    """Start a query; with a window it leaves `window-NAME` in the folder and stands still there."""
-    marker = folder / f"window-{query.name}"
+    """Start a query; one that stands still leaves `standing` in the folder."""
     sink = {**query.where, "destination": query.target, "sendHeaders": json.dumps(DURABLE)}
-    dying = {"window": window, "marker": str(marker)}
     source = spark.readStream.format("stomp").options(**query.told(folder, rows)).load()
     writer = source.select("body", "message_id").writeStream.trigger(
         **({"availableNow": True} if once else {"processingTime": "50 milliseconds"})
     )
     writer = writer.queryName(query.name).option("checkpointLocation", str(folder / f"checkpoint-{query.name}"))
     if not query.files:
-        writer = writer.format("dying").options(**dying) if window else writer.format("stomp")
-        return begun(writer.options(**sink).start)
+        return begun(writer.format("stomp").options(**sink).start)
 
     def write(batch: DataFrame, number: int) -> None:
         write_file(folder, query.name, number, [bytes(row.body).decode() for row in batch.collect()])
         if query.target:
             batch.write.format("stomp").mode("append").options(**sink, dedupColumn="message_id").save()
-        if window == "done" and json.loads((folder / "out" / query.name / f"{number}.json").read_text()):
-            marker.touch()
+        if standing and json.loads((folder / "out" / query.name / f"{number}.json").read_text()):
+            (folder / "standing").touch()
             threading.Event().wait(_STAND_STILL)
 
     return begun(writer.foreachBatch(write).start)
@@ -147,9 +144,9 @@ def begun(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
             return query
 
 
-def config(folder: Path, queries: list[Query], once: list[str], window: tuple[str, str] | None) -> str:
+def config(folder: Path, queries: list[Query], once: list[str], standing: str) -> str:
     """The path of a new CONFIG."""
-    told = {"folder": str(folder), "queries": [asdict(each) for each in queries], "once": once, "window": window}
+    told = {"folder": str(folder), "queries": [asdict(each) for each in queries], "once": once, "standing": standing}
     path = folder / "config.json"
     path.write_text(json.dumps(told))
     return str(path)
@@ -161,15 +158,14 @@ def main() -> None:
 
     told = json.loads(Path(sys.argv[1]).read_text())
     folder, once = Path(told["folder"]), told["once"]
-    windows = dict([told["window"]]) if told["window"] else {}
     queries = [Query(**each) for each in told["queries"]]
-    # The one whose window is waited for comes first, those that run anyway come after it.
-    queries.sort(key=lambda each: each.name not in windows)
+    # The one that is waited for comes first, those that run anyway come after it.
+    queries.sort(key=lambda each: each.name != told["standing"])
     spark = start_spark()
-    spark.dataSource.register(Dying)
 
     def begin(query: Query) -> StreamingQuery:
-        return start(spark, query, folder, rows=300, once=query.name in once, window=windows.get(query.name, ""))
+        standing = query.name == told["standing"]
+        return start(spark, query, folder, rows=300, once=query.name in once, standing=standing)
 
     running = {each.name: begin(each) for each in queries}
     while True:
@@ -184,7 +180,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # As a module of its own name, which workers can import.
-    from tests.pyspark_stomp import queries
-
-    queries.main()
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import socket
 import threading
@@ -14,17 +13,15 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from gateway.client import Client
 from pyspark_stomp import log
-from pyspark_stomp.errors import ConnectionLost, DataLost, OptionError, ServerError
-from pyspark_stomp.log import EMPTY, LogRange, Probe, read_range, with_retries
+from pyspark_stomp.errors import DataLost, OptionError, ServerError
+from pyspark_stomp.log import EMPTY, LogRange, Probe, read_range
 from pyspark_stomp.logstream import LogStreamReader, split
 from pyspark_stomp.options import Options
 from tests.clients.forwarder import start_forwarder
-from tests.gateway_process import HOST, free_ports
+from tests.gateway_process import HOST
 from tests.pyspark_stomp.conftest import Broker
-from tests.pyspark_stomp.queries import STREAM, texts
-from tests.pyspark_stomp.rabbitmq import LOGIN
+from tests.pyspark_stomp.queries import texts
 from tests.pyspark_stomp.test_receiver import bodies
 
 
@@ -100,24 +97,6 @@ def test_late_answers() -> None:
         probe.close()
 
 
-@pytest.mark.long
-def test_where_streams_of_rabbitmq_end(rabbitmq: int, name: str) -> None:
-    if not rabbitmq:
-        return
-    told = {**LOGIN, "subscribeHeaders": json.dumps(STREAM), "idleTimeoutMs": "1000"}
-    options = Options.of({"host": HOST, "port": str(rabbitmq), **told})
-    full, empty = f"/queue/{name}", f"/queue/{name}.empty"
-    probe = Probe(options)
-    assert probe.last((full, empty)) == {}
-    client = Client(options.server())
-    for body in bodies(5):
-        client.request("SEND", {"destination": full, **STREAM}, body.encode())
-    client.disconnect()
-    assert probe.last((full, empty)) == {full: 4}
-    assert probe.first({full: 2}) == {full: 2}
-    probe.close()
-
-
 def test_an_empty_log_does_not_hold_up_another(broker: Broker, topic: str) -> None:
     broker.send(topic, bodies(3))
     empty = f"{topic}.empty"
@@ -187,14 +166,6 @@ def test_messages_that_never_come(broker: Broker, topic: str, monkeypatch: pytes
 def test_a_topic_without_a_log_is_refused(broker: Broker, name: str) -> None:
     with pytest.raises(ServerError, match="says: "):
         Probe(broker.options()).last((f"/topic/{name}",))
-
-
-def test_attempts_end() -> None:
-    started = time.monotonic()
-    options = Options.of({"host": HOST, "port": str(free_ports(1)[0]), "maxReconnectMs": "300"})
-    with pytest.raises(ConnectionLost, match="cannot connect"):
-        with_retries(options, lambda: Probe(options).last(("/topic/log.a",)))
-    assert time.monotonic() - started < 5
 
 
 def test_split() -> None:

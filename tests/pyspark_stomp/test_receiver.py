@@ -16,7 +16,7 @@ from pyspark_stomp.errors import ConnectionLost, ServerError, StompError
 from pyspark_stomp.memory import Memory
 from pyspark_stomp.options import Options
 from pyspark_stomp.receiver import Receiver
-from pyspark_stomp.rows import Block, Collector
+from pyspark_stomp.rows import Block
 from pyspark_stomp.spool import Spool
 from pyspark_stomp.stream import read_pieces
 from tests.clients.forwarder import start_forwarder
@@ -198,37 +198,6 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, queue: str, tmp_path:
 
         wait_until(emptied)
         wait_until(lambda: broker.waiting(queue) == [])
-    store.close()
-
-
-def test_a_full_spool_gathers_so_many_bytes(
-    broker: Broker, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many messages the server may send: beyond that the socket is not read."""
-    gathered = []
-
-    class Watched(Collector):
-        def take(self) -> Block:
-            gathered.append(self.size)
-            return super().take()
-
-    monkeypatch.setattr(module, "Collector", Watched)
-    monkeypatch.setattr(module, "_BYTES", 10_000)
-    monkeypatch.setattr(module, "_GATHERED", 1_000_000)
-    broker.send(queue, ["x" * 100_000] * 300)
-    store = Spool(tmp_path, 1000, most=1)
-    with receiving(broker.options(destination=queue), store) as receiver:
-        assert receiver.wait_beyond(0, 15)
-        wait_until(lambda: receiver.is_blocked)
-
-        def emptied() -> bool:
-            store.release(store.end)
-            return store.end == 300 and receiver.idle_for() > 0.05
-
-        wait_until(emptied)
-        assert receiver.failure is None
-    assert max(gathered[1:]) < 2_000_000  # the first are those that came with the receipt of SUBSCRIBE
-    assert broker.waiting(queue) == []
     store.close()
 
 

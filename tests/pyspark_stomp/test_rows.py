@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from gateway.codec import Frame, Head
 from pyspark_stomp.errors import OptionError
-from pyspark_stomp.rows import _TOGETHER, SCHEMA, Block, Collector, check_columns, ddl, keys_of
+from pyspark_stomp.rows import SCHEMA, Block, Collector, check_columns, ddl, keys_of
 
 
 def message(number: int, **headers: str) -> Frame:
@@ -54,26 +54,6 @@ def test_a_row() -> None:
         "seq": 17,
     }
     assert collector.rows == 0
-
-
-def test_more_messages_than_are_folded_together() -> None:
-    """Rows, keys and handles stay in the order in which they came."""
-    count = 2 * _TOGETHER + 1
-    collector = Collector()
-    for number in range(count):
-        frame = message(number, **{f"x-{number % 3}": str(number)})
-        collector.add(frame, collector.key(frame))
-        if number in (0, _TOGETHER + 7):
-            collector.handles.append(("/queue/a", f"again {number}"))
-    assert (collector.rows, len(collector.keys)) == (count, count)
-    expected = [f"h{number}" for number in range(count)]
-    expected[_TOGETHER + 8 : _TOGETHER + 8] = [f"again {_TOGETHER + 7}"]
-    expected[1:1] = ["again 0"]
-    assert [handle for _, handle in collector.handles] == expected
-    rows = collector.batch().to_pylist()
-    assert [row["body"] for row in rows] == [b"b%d" % number for number in range(count)]
-    assert [row["headers"] for row in rows] == [[(f"x-{number % 3}", str(number))] for number in range(count)]
-    assert (collector.rows, collector.size, collector.handles) == (0, 0, [])
 
 
 def test_missing_headers() -> None:

@@ -60,14 +60,12 @@ def test_control_characters_arrive(broker: Broker, name: str, told: dict[str, st
     ("version", "columns", "column", "reason"),
     [
         ("1.2", {"headers": [("x", "a\0b")]}, "column headers, 'x'", "NUL"),
-        ("1.2", {"headers": [("x\0", "a")]}, r"column headers, 'x\\x00'", "NUL"),
         ("1.2", {"headers": [("", "a")]}, "column headers, ''", "a header without a name"),
         ("1.1", {"headers": [("x", "a\r")]}, "column headers, 'x'", "CR"),
         ("1.1", {"content_type": "a\r"}, "column content_type", "CR"),
         ("1.0", {"headers": [("x", "a\nb")]}, "column headers, 'x'", "control character"),
         ("1.0", {"headers": [("x:y", "a")]}, "column headers, 'x:y'", "colon"),
         ("1.2", {"destination": "/queue/a\0"}, "column destination", "NUL"),
-        ("1.2", {"content_type": "a\0"}, "column content_type", "NUL"),
         ("1.2", {"dedup_id": "a\0"}, "column dedup_id", "NUL"),
     ],
 )
@@ -85,7 +83,6 @@ def test_an_error_names_the_header_that_cannot_be_sent(
         ("text string", {}, "there is no use for a column text"),
         ("destination string", {}, "there is no column body"),
         ("body long", {}, "column body has the type bigint; it must be string or binary"),
-        ("body string", {"destination": ""}, "option destination"),
         ("body string", {"destination": "/queue/a,/queue/b"}, "option destination of a sink must be one"),
         ("body string", {"dedupColumn": "y"}, "dedupColumn names y"),
         ("body string", {"sendHeaders": '{"receipt": "1"}'}, "option sendHeaders cannot set receipt"),

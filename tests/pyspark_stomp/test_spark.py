@@ -66,14 +66,6 @@ def test_batch_there_and_back(spark: SparkSession, broker: Broker, name: str) ->
     assert broker.waiting(queue) == []
 
 
-def test_sql(spark: SparkSession, broker: Broker, name: str) -> None:
-    broker.send(f"/queue/{name}", bodies(5), colour="red")
-    where = f"host '{broker.where['host']}', port '{broker.where['port']}', destination '/queue/{name}'"
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW waiting USING stomp OPTIONS ({where})")
-    row = spark.sql("SELECT count(*) AS n, max(headers['colour']) AS colour FROM waiting").collect()[0]
-    assert (row.n, row.colour) == (5, "red")
-
-
 def test_a_log_as_a_table(spark: SparkSession, broker: Broker, name: str) -> None:
     topic = f"/topic/log.{name}"
     broker.send(topic, bodies(5000))
@@ -145,16 +137,6 @@ def test_ids_of_rows(spark: SparkSession, broker: Broker, name: str) -> None:
         writer = rows.write.format("stomp").mode("append").options(**broker.where, dedupColumn="order_id")
         writer.option("destination", f"/queue/{name}").save()
     assert len(broker.waiting(f"/queue/{name}")) == 5
-
-
-def test_selected_columns(spark: SparkSession, broker: Broker, name: str) -> None:
-    broker.send(f"/queue/{name}", bodies(2))
-    reading = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}")
-    assert reading.schema("message_id string, body binary").load().columns == ["message_id", "body"]
-    assert reading.schema("message_id string, body binary").load().count() == 2
-    plain = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}", includeBody="false")
-    assert "body" not in plain.load().columns
-    assert plain.load().count() == 2
 
 
 def test_errors_of_a_reader(spark: SparkSession, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""The spool: what is kept is there after any death, once, or the error names the file."""
+"""The stores of received rows: a spool keeps them over any death, once; the memory of mode ack holds them for ACKs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_stomp import spool as module
 from pyspark_stomp.errors import DataLost, OptionError
+from pyspark_stomp.memory import Memory
 from pyspark_stomp.spool import Spool, cut
 from pyspark_stomp.stream import read_pieces
 from tests.pyspark_stomp.queries import texts
@@ -24,7 +25,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     made.close()
 
 
-def content(spool: Spool, start: int, end: int) -> list[str]:
+def content(spool: Spool | Memory, start: int, end: int) -> list[str]:
     return texts(read_pieces(spool.pieces(start, end), ["body"]))
 
 
@@ -206,3 +207,77 @@ def test_a_spool_that_is_spoiled_is_refused(tmp_path: Path, spoil: Callable[[Pat
 )
 def test_where_a_batch_ends(start: int, rows: int, size: int, end: int) -> None:
     assert cut([(10, 4), (20, 5), (30, 6)], start, rows, size) == end
+
+
+def handles(numbers: range) -> list[tuple[str, str]]:
+    return [("/queue/a", f"h{number}") for number in numbers]
+
+
+def test_rows_are_numbered_on() -> None:
+    memory = Memory(100, 10)
+    memory.keep(block(range(5)))
+    assert (memory.first, memory.end) == (100, 105)
+    assert content(memory, 101, 103) == ["b1", "b2"]
+    assert content(memory, 40, 100) == []  # of a process that is gone
+    assert (memory.cut(100, 2, 10**6), memory.cut(102, 9, 10**6), memory.cut(105, 9, 10**6)) == (102, 105, 105)
+
+
+def test_acks_are_due_when_rows_are_released() -> None:
+    memory = Memory(0, 10)
+    memory.keep(block(range(5)))
+    memory.keep(block(range(5, 8)))
+    assert not memory.has_due()
+    memory.release(3)
+    assert memory.has_due()
+    assert memory.due() == handles(range(3))
+    memory.release(3)
+    assert memory.due() == []
+    memory.release(6)
+    assert memory.due() == handles(range(3, 6))
+    assert content(memory, 6, 8) == ["b6", "b7"]
+
+
+def test_a_redelivered_message_keeps_its_row() -> None:
+    memory = Memory(0, 10)
+    memory.keep(block(range(3)))
+    memory.disconnected()
+    memory.exchange("/queue/a\nm1", ("/queue/a", "new"))
+    memory.release(3)
+    assert memory.due() == [("/queue/a", "new")]
+    assert memory.knows("/queue/a\nm0")
+    memory.exchange("/queue/a\nm0", ("/queue/a", "late"))
+    assert memory.due() == [("/queue/a", "late")]
+    memory.keep(block(range(5, 6)))
+    memory.exchange("/queue/a\nm5", ("/queue/a", "copy"))  # on the same connection: due at once, and the row's later
+    assert memory.due() == [("/queue/a", "copy")]
+    memory.release(4)
+    assert memory.due() == handles(range(5, 6))
+
+
+def test_redelivered_messages_of_several_blocks() -> None:
+    memory = Memory(7, 10)
+    for start in (0, 2, 4):
+        memory.keep(block(range(start, start + 2)))
+    memory.release(8)
+    memory.disconnected()
+    for number in (5, 2, 1, 3, 4):
+        memory.exchange(f"/queue/a\nm{number}", ("/queue/a", f"new {number}"))
+    assert memory.due() == []
+    memory.release(13)
+    assert memory.due() == [("/queue/a", f"new {number}") for number in range(1, 6)]
+
+
+def test_no_more_is_remembered_than_asked_for() -> None:
+    memory = Memory(0, 2)
+    memory.keep(block(range(5)))
+    memory.release(5)
+    assert [number for number in range(5) if memory.knows(f"/queue/a\nm{number}")] == [3, 4]
+
+
+def test_what_was_due_is_void_with_the_connection() -> None:
+    memory = Memory(0, 10)
+    memory.keep(block(range(2)))
+    memory.release(2)
+    memory.disconnected()
+    assert memory.due() == []
+    assert memory.knows("/queue/a\nm1")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.settings import Settings
-from gateway.runtime.file_permissions import warnings
+from gateway.runtime.listeners import warnings_of_files
 from tests.auth import issuer
 
 
@@ -23,7 +23,7 @@ def found(folder: Path, setting: str, mode: int, content: bytes = b"s" * 40) -> 
     path = folder / "file"
     path.write_bytes(content)
     path.chmod(mode)
-    return list(warnings(Settings(**{setting: path})))  # type: ignore[arg-type]
+    return list(warnings_of_files(Settings(**{setting: path})))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("setting", ["users_file", "tls_key"])
@@ -46,6 +46,6 @@ def test_nothing_to_say(folder: Path) -> None:
         assert found(folder, "users_file", mode) == []
     for content in (b"short", b"-----BEGIN NOTHING-----"):
         assert found(folder, "jwt_keys", 0o644, content) == [], "what is no key is told elsewhere"
-    assert list(warnings(Settings(users_file=folder / "nowhere"))) == []  # type: ignore[call-arg]
+    assert list(warnings_of_files(Settings(users_file=folder / "nowhere"))) == []  # type: ignore[call-arg]
     folder.chmod(0o750)
     assert found(folder, "users_file", 0o666) == [], "the folder lets no other user through"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, schema
-from tests.stores.batches import new, opened
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, open_store, preflight
+from tests.stores.batches import new, opened, rows_of
+from tests.stores.test_sqlite_failure import disk_of
 
 NOBODY = 65534
 
@@ -50,14 +52,14 @@ class TestMaking:
         def fail(connection: sqlite3.Connection) -> None:
             raise sqlite3.OperationalError("as in the middle of it")
 
-        monkeypatch.setattr(schema, "create", fail)
+        monkeypatch.setattr(file, "create", fail)
         with pytest.raises(StoreError, match="as in the middle of it"):
             file.make(path)
         assert not list(path.parent.iterdir())
 
     def test_replaces_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another gateway may be faster."""
-        monkeypatch.setattr(schema, "create", lambda connection: path.write_bytes(b"first"))
+        monkeypatch.setattr(file, "create", lambda connection: path.write_bytes(b"first"))
         with pytest.raises(StoreError, match="File exists"):
             file.make(path)
         assert path.read_bytes() == b"first"
@@ -70,15 +72,23 @@ class TestMaking:
         opened(path).close(clean=True)
         assert list(path.parent.iterdir()) == [path]
 
-    def test_without_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match=r"no/a\.db cannot be made: there is no folder .*/no$"):
-            SQLiteStore.open(tmp_path / "no" / "a.db")
-
     @pytest.mark.parametrize("mode", [0o555, 0])
     def test_without_rights(self, home: Path, mode: int) -> None:
         home.chmod(mode)
         with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
             SQLiteStore.open(home / "a.db")
+
+    @pytest.mark.parametrize("moment", ["file.create", "os.link", "os.fsync", "file.check"])
+    def test_is_killed(self, path: Path, moment: str) -> None:
+        """A store that was never made whole is none, and is simply made."""
+        script = "import os, sys; from pathlib import Path; from gateway.stores import file\n"
+        script += f"from tests.stores import batches\n{moment} = lambda *_: os.kill(os.getpid(), 9)\n"
+        script += "batches.opened(Path(sys.argv[1]))"
+        assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == -signal.SIGKILL
+        assert path.exists() is (moment == "file.check")
+        store = opened(path)
+        assert rows_of(store) == []
+        store.close(clean=False)
 
 
 class TestOpening:
@@ -93,13 +103,6 @@ class TestOpening:
         with pytest.raises(StoreError, match="is an SQLite file, but not a store of the gateway: name another file"):
             SQLiteStore.open(path)
         assert path.read_bytes() == before
-
-    def test_a_file_that_may_only_be_read(self, home: Path) -> None:
-        with without_rights():
-            opened(home / "a.db").close(clean=True)
-            (home / "a.db").chmod(0o444)
-            with pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
-                SQLiteStore.open(home / "a.db")
 
     def test_what_is_relied_on(self, store: SQLiteStore) -> None:
         """Some of it is another by default, and in some distributions of SQLite."""
@@ -119,16 +122,6 @@ class TestNeverSilentlyEmpty:
         with pytest.raises(StoreDamaged, match=r"it is missing, and only its log .*-wal is there"):
             SQLiteStore.open(path)
         assert left.stat().st_size
-
-    def test_a_file_that_was_cut(self, path: Path) -> None:
-        store = opened(path)
-        store.write(new(range(1, 1001)))
-        store.close(clean=True)
-        os.truncate(path, path.stat().st_size // 2)
-        with pytest.raises(
-            StoreDamaged, match=r"gateway store check .*store\.db`; .* `gateway store export .*store\.db`"
-        ):
-            SQLiteStore.open(path)
 
     @pytest.fixture
     def left(self, path: Path) -> Path:
@@ -188,8 +181,97 @@ def test_a_newer_one(old: Path) -> None:
     assert version_of(old) == 7
 
 
-def test_one_that_never_was(old: Path) -> None:
-    with closing(sqlite3.connect(old)) as connection:
-        connection.execute("PRAGMA user_version = 0")
-    with pytest.raises(StoreDamaged, match="there never was a schema 0"):
-        SQLiteStore.open(old)
+def test_memory() -> None:
+    assert open_store("memory") is None
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_file(absolute: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'a.db' if absolute else 'a.db'}")
+    assert isinstance(store, SQLiteStore)
+    store.close(clean=True)
+    assert (tmp_path / "a.db").stat().st_size
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a?mode=memory", "a#b", "ä%20.db"])
+def test_names_mean_nothing(name: str, tmp_path: Path) -> None:
+    store = open_store(f"sqlite:{tmp_path / name}")
+    assert store is not None
+    store.close(clean=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:", "redis:host", "/var/lib/store.db"])
+def test_others(url: str) -> None:
+    with pytest.raises(StoreError, match=r"^there is no store .*: write memory, or sqlite:PATH"):
+        open_store(url)
+
+
+def look(path: Path) -> None:
+    preflight.look(f"sqlite:{path}")
+
+
+@pytest.fixture
+def closed(store: SQLiteStore, path: Path) -> Path:
+    store.write(new(range(1, 101), size=1000))
+    store.close(clean=True)
+    return path
+
+
+class TestLook:
+    def test_of_a_new_one(self, path: Path) -> None:
+        look(path)
+        assert not path.exists()
+
+    def test_of_a_store(self, closed: Path) -> None:
+        before = closed.read_bytes()
+        look(closed)
+        assert closed.read_bytes() == before
+        assert list(closed.parent.iterdir()) == [closed]
+
+    def test_of_one_that_a_gateway_has(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1]))
+        look(path)
+        store.write(new([2]))
+
+    @pytest.mark.parametrize(
+        ("name", "data", "sentence"),
+        [
+            ("no/a.db", None, r"a\.db cannot be made: there is no folder .*/no$"),
+            ("a.db-wal", b"x", "only its log"),
+            ("a.db", b"", "it is empty"),
+            ("a.db", b"nonsense" * 100, "it is no file of SQLite"),
+        ],
+    )
+    def test_of_what_is_no_store(self, tmp_path: Path, name: str, data: bytes | None, sentence: str) -> None:
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(StoreError, match=sentence):
+            look(path.with_suffix(".db"))
+
+    def test_of_one_that_is_cut_off(self, closed: Path) -> None:
+        size = closed.stat().st_size
+        os.truncate(closed, size - file.PAGE)
+        with pytest.raises(StoreError, match=f"cut off: it has {size - file.PAGE} bytes of {size}"):
+            look(closed)
+        Path(f"{closed}-wal").write_bytes(b"the rest may be here")
+        look(closed)
+
+    def test_of_a_small_disk(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk_of(monkeypatch, free=4096, size=6144)
+        sentence = "its disk has 24 MiB, and a store needs one of 40 MiB at least"
+        with pytest.raises(StoreError, match=sentence):
+            look(path)
+        with pytest.raises(StoreError, match=sentence):
+            SQLiteStore.open(path)
+
+
+class TestUnkept:
+    def test_names_the_patterns(self) -> None:
+        kept: list[dict[str, object]] = [{"durable": False}, {"max_messages": 1}, {"log_messages": 0}]
+        assert preflight.unkept([("/queue/a", values) for values in kept]) == ""
+        for values in ({"durable": True}, {"log_messages": 1}, {"log_bytes": 1}, {"log_age": 0.5}):
+            found = preflight.unkept([("/topic/a", values), ("/topic/b", {}), ("/topic/c", values)])
+            assert "policies of /topic/a, /topic/c ask for durable" in found

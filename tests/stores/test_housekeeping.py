@@ -105,12 +105,7 @@ class TestRoom:
         assert harness.storage.failure == LITTLE
         assert not harness.storage.is_failing
         assert [(line["log_level"], line["reason"]) for line in logs] == [("error", LITTLE)]
-
-    async def test_it_returns_without_any_send(self, harness: Harness) -> None:
-        harness.disk.little = LITTLE
-        await harness.look()
-        assert harness.refusal()
-        harness.disk.little = ""
+        harness.disk.little = ""  # it returns without any send
         with structlog.testing.capture_logs() as logs:
             await until(lambda: not harness.storage.failure)
         assert not harness.refusal()
@@ -130,26 +125,6 @@ class TestRoom:
             await harness.committer.finish()
         await until(lambda: harness.storage.is_short)
 
-    async def test_a_disk_that_does_not_say(self, harness: Harness) -> None:
-        harness.disk.trouble = {"shortage": StoreError("store.db cannot be used: No such file or directory")}
-        await harness.look()
-        assert harness.refusal() == "durable messages are refused for now: the log of the server says why"
-        assert "No such file" in harness.storage.failure
-        harness.disk.trouble = {}
-        await harness.look()
-        assert not harness.refusal()
-
-    async def test_a_store_that_fails_as_well(self, harness: Harness) -> None:
-        """Which is told first."""
-        harness.disk.little = LITTLE
-        await harness.look()
-        harness.disk.errors = [FULL] * 3
-        harness.change()
-        await until(lambda: harness.storage.is_failing)
-        assert harness.refusal() == "durable messages are refused for now: the disk is full"
-        await harness.committer.finish()
-        assert harness.refusal() == "durable messages are refused for now: the disk is nearly full"
-
 
 GONE = StoreError("store.db is gone")
 
@@ -168,19 +143,6 @@ class TestStoreThatIsMissed:
             await harness.look()
         assert harness.storage.failure == ""
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
-
-    async def test_does_not_hide_what_else_fails(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_RETRY", 1_000.0)
-        harness.disk.trouble = {"shortage": GONE}
-        await harness.look()
-        harness.disk.errors = [FULL] * 2
-        harness.change()
-        await until(lambda: not harness.disk.errors[1:])
-        harness.disk.trouble = {}
-        await until(lambda: not harness.disk.errors)
-        await harness.look()
-        assert harness.storage.is_failing
-        assert "cannot grow" in harness.storage.failure
 
 
 class TestNotice:

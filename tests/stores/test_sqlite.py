@@ -1,23 +1,18 @@
-"""What is written comes back, and what is taken out does not."""
+"""What is written comes back, and what is taken out does not; random batches are compared with the plainest store."""
 
 from __future__ import annotations
 
-import sqlite3
+import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.broker.model.changes import Batch, Payload, StoredRow
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, sqlite
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
 
 class TestMessages:
-    def test_come_back_with_their_contents(self, store: SQLiteStore) -> None:
-        store.write(new([1, 2, 3]))
-        assert store.read([1, 2, 3]) == [stored(1), stored(2), stored(3)]
-
     def test_in_the_order_asked_without_those_that_are_not_there(self, store: SQLiteStore) -> None:
         store.write(new([1, 2, 3]))
         assert store.read([9, 3, 1, 8]) == [stored(3), stored(1)]
@@ -72,32 +67,6 @@ class TestMessages:
         assert store.read([1])[0].content == content_of(3)
 
 
-class TestSharedContents:
-    @pytest.fixture(autouse=True)
-    def three_rows(self, store: SQLiteStore) -> None:
-        batch = Batch(1, places={1: place(1), 2: place(2)}, contents={10: content_of(10)})
-        batch.rows = {row: StoredRow(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
-        store.write(batch)
-
-    def test_goes_with_the_last_row(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 13]))
-        assert contents_of(store) == [10]
-        store.write(Batch(3, gone=[12]))
-        assert contents_of(store) == []
-
-    def test_passes_on_within_a_batch(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 12, 13], rows={14: StoredRow(14, 1, 10, 5, 320)}))
-        assert store.read([14])[0].content == content_of(10)
-
-    def test_passes_from_its_own_row(self, store: SQLiteStore) -> None:
-        """As when a delayed message comes to its queue."""
-        store.write(new([20]))
-        store.write(Batch(3, gone=[20], rows={21: StoredRow(21, 2, 20, 5, 320)}))
-        assert store.read([21])[0].content == content_of(20)
-        store.write(Batch(4, gone=[21]))
-        assert contents_of(store) == [10]
-
-
 class TestPlaces:
     def test_that_were_there_before_are_dropped_with_their_rows(self, store: SQLiteStore, path: Path) -> None:
         store.write(new([1], into=1))
@@ -107,20 +76,6 @@ class TestPlaces:
         store.write(Batch(1, dropped=[1]))
         assert rows_of(store) == contents_of(store) == [2]
         store.close(clean=True)
-
-    def test_that_have_no_rows_cost_no_search(self, store: SQLiteStore) -> None:
-        """Queues come and go all the time."""
-        store.write(new([1], into=1))
-        asked: list[str] = []
-        store._connection.set_trace_callback(asked.append)
-        store.write(Batch(2, places={2: place(2)}))
-        store.write(Batch(3, dropped=[2]))
-        assert not [each for each in asked if "rows" in each]
-        store.write(Batch(4, emptied=[1]))
-        assert [each for each in asked if "rows" in each]
-        asked.clear()
-        store.write(Batch(5, emptied=[1]))
-        assert not [each for each in asked if "rows" in each]
 
 
 class TestDeduplication:
@@ -173,25 +128,12 @@ class TestStart:
             highest = found
         store.close(clean=True)
 
-    def test_numbers_of_contents_count_too(self, store: SQLiteStore) -> None:
-        batch = Batch(
-            1, places={1: place(1)}, contents={700_000: content_of(1)}, rows={2: StoredRow(2, 1, 700_000, 5, 300)}
-        )
-        store.write(batch)
-        assert store.load().highest >= 700_000
-
     def test_the_number_is_written_seldom(self, store: SQLiteStore) -> None:
         asked: list[str] = []
         store._connection.set_trace_callback(asked.append)
         for row in range(1, 100):
             store.write(new([row]))
         assert len([each for each in asked if each.startswith("UPDATE store")]) == 1
-
-    def test_rows_come_one_after_the_other(self, store: SQLiteStore) -> None:
-        store.write(new(range(1, 2501)))
-        rows = store.load().rows
-        assert next(iter(rows)) == stored(1).row
-        assert [row.row for row in rows] == list(range(2, 2501))
 
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
         store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
@@ -227,23 +169,74 @@ class TestTransientRows:
         assert contents_of(store) == [10]
         store.close(clean=True)
 
-    def test_in_a_place_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
-        store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300, transient=True)}, contents={5: content_of(5)}))
-        assert rows_of(store) == []
+
+BATCHES = 30
 
 
-class TestUse:
-    def test_few_statements(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each costs the worker thread Python's lock, twice at least."""
-        store.write(new(range(1, 101)))
-        asked: list[str] = []
+class Model:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.places: dict[int, Container] = {}
+        self.rows: dict[int, StoredRow] = {}
+        self.next = 1
 
-        def ask(sql: str, *values: Any) -> sqlite3.Cursor:
-            asked.append(sql)
-            return store._connection.execute(sql, *values)
+    def batch(self, number: int) -> Batch:
+        """The next batch, carried out here."""
+        chance, batch = self.chance, Batch(number)
+        for into in {chance.randint(1, 5) for _ in range(3)}:
+            self.places[into] = batch.places[into] = place(into, f'{{"n":{number}}}')
+        for _ in range(chance.randrange(40)):
+            self.add(batch)
+        for row in chance.sample(sorted(self.rows), chance.randrange(len(self.rows) + 1) // 2):
+            del self.rows[row]
+            batch.gone.append(row)
+        for row in chance.sample(sorted(self.rows), len(self.rows) // 4):
+            batch.facts[row] = f'{{"n":{number}}}'
+        self.rows |= {row: each._replace(row=row) for row, each in batch.rows.items()}
+        for row, facts in batch.facts.items():
+            self.rows[row] = self.rows[row]._replace(facts=facts)
+        for list_, share in ((batch.emptied, 0.2), (batch.dropped, 0.1)):
+            if chance.random() < share:
+                list_.append(chance.choice(sorted(self.places)))
+        for each in batch.emptied + batch.dropped:
+            self.rows = {row: known for row, known in self.rows.items() if known.place != each}
+        for each in batch.dropped:
+            del self.places[each]
+        return batch
 
-        monkeypatch.setattr(store, "_sql", ask)
-        batch = new(range(101, 201))
-        batch.gone = list(range(1, 101))
-        store.write(batch)
-        assert len(asked) == 10  # begin, commit, one of places, one of rows that go, and 64 + 32 + 4 twice
+    def add(self, batch: Batch) -> None:
+        """A message with its own content, or one for several places; now and then it shares that of an older one."""
+        content = self.next
+        self.next += 1
+        if self.chance.random() < 0.5:
+            batch.contents[content] = content_of(content)
+            batch.rows[content] = StoredRow(content, self.chance.choice(sorted(self.places)), content, 5, 320)
+            return
+        older = [row.content for row in self.rows.values()]
+        if older and self.chance.random() < 0.2:
+            content = self.chance.choice(older)
+        else:
+            batch.contents[content] = content_of(content)
+        for into in self.chance.sample(sorted(self.places), self.chance.choice([1, 1, 1, min(3, len(self.places))])):
+            row, self.next = self.next, self.next + 1
+            batch.rows[row] = StoredRow(row, into, content, self.chance.randrange(10), 320)
+
+    @property
+    def contents(self) -> list[int]:
+        return sorted({row.content for row in self.rows.values()})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_batches(store: SQLiteStore, seed: int) -> None:
+    model = Model(seed)
+    for number in range(1, BATCHES + 1):
+        store.write(model.batch(number))
+        found = store.load()
+        assert list(found.rows) == [row for _, row in sorted(model.rows.items())]
+        assert found.places == [each for _, each in sorted(model.places.items())]
+        assert contents_of(store) == model.contents
+        some = model.chance.sample(sorted(model.rows), len(model.rows) // 2)
+        assert [(each.row, each.content) for each in store.read(some)] == [
+            (model.rows[row], content_of(model.rows[row].content)) for row in some
+        ]
+    assert model.next > 200

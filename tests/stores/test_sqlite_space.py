@@ -62,17 +62,6 @@ def test_so_it_does_at_a_stop(store: SQLiteStore, path: Path, much: list[int]) -
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_log_is_moved_after_many_batches(store: SQLiteStore, path: Path) -> None:
-    tidy(store)
-    before = size_of(path)
-    for row in range(1, sqlite._TIDY_AFTER + 1):
-        assert not store.tidy()
-        assert size_of(path) == before
-        store.write(new([row], size=10_000))
-    assert not store.tidy()
-    assert size_of(path) > before
-
-
 def test_the_log_is_bounded(store: SQLiteStore, path: Path) -> None:
     log = Path(f"{path}-wal")
     for start in range(1, 20_001, 1000):

@@ -93,27 +93,6 @@ class TestWriting:
 
 
 class TestWaiting:
-    async def test_for_a_batch(self, desk: Desk, nursery: trio.Nursery) -> None:
-        found: list[int] = []
-
-        async def wait(number: int) -> None:
-            await desk.committer.wait_for(number)
-            found.append(number)
-
-        await desk.committer.wait_for(0)  # which everybody has
-        desk.disk.hold()
-        desk.change()
-        nursery.start_soon(wait, 1)
-        nursery.start_soon(wait, 2)
-        await until(lambda: desk.disk.busy)
-        desk.change()
-        await trio.testing.wait_all_tasks_blocked()
-        assert not found
-        desk.disk.let_go()
-        await desk.committer.wait_for(2)
-        await trio.testing.wait_all_tasks_blocked()
-        assert found == [1, 2]
-
     async def test_a_write_that_has_begun_ends_before_we_do(self) -> None:
         """Nobody closes the file while a thread writes to it."""
         async with trio.open_nursery() as nursery:
@@ -194,17 +173,6 @@ class TestReading:
         await desk.committer.finish()
         assert desk.disk.calls == [1, (7,), 2]
 
-    async def test_what_it_asks_for_in_turn(self, desk: Desk) -> None:
-        answer = Answer()
-
-        def first(some: list[Stored]) -> None:
-            desk.change("written")
-            desk.storage.read([8], answer)
-
-        desk.storage.read([7], first)
-        await answer.wait()
-        assert desk.disk.calls == [(7,), 2, (8,)]
-
     async def test_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
         """However long that takes; the log says so once a minute."""
         rows, answer = desk.disk.keep(3), Answer()
@@ -252,16 +220,3 @@ class TestReading:
         desk.disk.let_go()
         await desk.committer.finish()
         assert desk.disk.calls[:2] == [(1,), 2]
-
-    async def test_writes_go_on_while_that_is_found_out(self, desk: Desk) -> None:
-        rows, answer = desk.disk.keep(8), Answer()
-        desk.storage.places_from(2)
-        desk.disk.bad = dict.fromkeys(rows, Damaged("store.db is damaged"))
-        desk.disk.hold()
-        desk.storage.read(rows, answer)
-        await until(lambda: desk.disk.busy)
-        desk.change()
-        desk.disk.let_go()
-        assert await answer.wait() == []
-        assert desk.disk.calls[:3] == [tuple(rows), 2, (1, 2, 3, 4)]
-        assert desk.committer.damaged == 8

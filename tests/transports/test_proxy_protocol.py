@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.proxy_protocol import Header, ProxyError, Resumed, parse, read_header
+from gateway.transports.wire.forwarded import Header, ProxyError, Resumed, parse, read_header
 
 from .pipes import StreamPipe
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from . import bounded
-from .job import Job
+from .job import SIZE, Job, cut, fitting, iso, last_day
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,22 +25,22 @@ def transform(rows: DataFrame) -> DataFrame:
     return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)
 
 
-def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = SIZE) -> dict[str, Any]:
     """What the console shows.
 
     total                     number of dead letters
     places, places_left_out   `destination`, `reason`, `count`, time of the `last`, most frequent first; how many more
     newest, newest_left_out   the last ones, with cut texts and `headers_left_out`; how many more there are
     """
-    recent = bounded.recent(table, JOB.time, now)
+    recent = last_day(table, JOB.time, now)
     if not recent.num_rows:
         return {"total": 0, "places": [], "places_left_out": 0, "newest": [], "newest_left_out": 0}
     groups = recent.group_by(["destination", "reason"]).aggregate([("ts", "max"), ("ts", "count")])
     order = [("ts_count", "descending"), ("destination", "ascending"), ("reason", "ascending")]
     most = groups.sort_by(order).slice(0, _MOST_PLACES).to_pylist()
-    places, places_left = bounded.fitting(map(_place, most), groups.num_rows, size // 4)
+    places, places_left = fitting(map(_place, most), groups.num_rows, size // 4)
     last = recent.sort_by([("ts", "descending"), ("seq", "descending")]).slice(0, _MOST)
-    newest, newest_left = bounded.fitting(map(_letter, last.to_pylist()), recent.num_rows, size // 4)
+    newest, newest_left = fitting(map(_letter, last.to_pylist()), recent.num_rows, size // 4)
     return {
         "total": recent.num_rows,
         "places": places,
@@ -52,18 +51,18 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
 
 
 def _place(row: dict[str, Any]) -> dict[str, Any]:
-    names = {name: bounded.text(row[name]) for name in ("destination", "reason")}
-    return {**names, "count": row["ts_count"], "last": bounded.iso(row["ts_max"])}
+    names = {name: cut(row[name]) for name in ("destination", "reason")}
+    return {**names, "count": row["ts_count"], "last": iso(row["ts_max"])}
 
 
 def _letter(row: dict[str, Any]) -> dict[str, Any]:
     headers: list[tuple[str, str]] = row["headers"] or []
     return {
-        "ts": bounded.iso(row["ts"]),
-        **{name: bounded.text(row[name]) for name in ("destination", "message_id", "reason")},
+        "ts": iso(row["ts"]),
+        **{name: cut(row[name]) for name in ("destination", "message_id", "reason")},
         "delivery_count": row["delivery_count"],
         "size": row["size"],
-        "headers": {bounded.text(name): bounded.text(value) for name, value in headers[:_MOST_HEADERS]},
+        "headers": {cut(name): cut(value) for name, value in headers[:_MOST_HEADERS]},
         "headers_left_out": max(0, len(headers) - _MOST_HEADERS),
     }
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from . import bounded, columns, figures, latency
+from . import figures, latency
 from .figures import EVENTS, Figures
-from .job import Job, Merge
+from .job import SIZE, Job, Merge, fitting, folded_destination, is_browsed, iso, last_day
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,10 +35,10 @@ def transform(rows: DataFrame) -> DataFrame:
     took = f.when(event.isin("delivered", "redelivered"), f.col("queue_us"))
     took = took.when(event.isin("acked", "nacked"), f.col("ack_us"))
     counted = (
-        rows.where(event.isin(*EVENTS) & ~columns.is_browsed())
+        rows.where(event.isin(*EVENTS) & ~is_browsed())
         .groupBy(
             f.expr("unix_seconds(ts) div 60").alias("number"),
-            columns.destination(),
+            folded_destination(),
             event,
             latency.column(took).alias("bucket"),
         )
@@ -48,7 +48,7 @@ def transform(rows: DataFrame) -> DataFrame:
     return counted.select(minute, "destination", "event", "bucket", "count", "octets")
 
 
-def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = SIZE) -> dict[str, Any]:
     """What the console shows.
 
     totals          the counts of all destinations, their bytes and percentiles
@@ -57,10 +57,10 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
     destinations    the busiest first: the keys of `totals`, and `destination`
     others          the counts of the other destinations, and how many `destinations` these are
     """
-    recent = bounded.recent(table, JOB.time, now)
+    recent = last_day(table, JOB.time, now)
     ranking = figures.by_destination(recent, _MOST)
     listed = ({"destination": name, **_shown(each)} for name, each in ranking.top)
-    shown, left = bounded.fitting(listed, len(ranking.top) + ranking.others, size // 2)
+    shown, left = fitting(listed, len(ranking.top) + ranking.others, size // 2)
     rest = figures.add([ranking.rest, *[each for _, each in ranking.top[len(shown) :]]])
     return {
         "totals": _shown(figures.figures(recent)),
@@ -88,7 +88,7 @@ def _percentiles(counts: figures.Histogram) -> dict[str, float] | None:
 
 def _minutes(table: pyarrow.Table) -> dict[str, list[Any]]:
     slots = figures.by_time(table)
-    lists: dict[str, list[Any]] = {"at": [bounded.iso(at) for at, _ in slots]}
+    lists: dict[str, list[Any]] = {"at": [iso(at) for at, _ in slots]}
     lists |= {event: [each.counts[event] for _, each in slots] for event in EVENTS}
     lists["octets"] = [each.body_bytes["accepted"] for _, each in slots]
     for kind in ("queue", "ack"):
@@ -101,7 +101,7 @@ def _heat(table: pyarrow.Table, kind: str) -> list[tuple[str, int, int]]:
     cells: dict[tuple[str, int], int] = {}
     for at, counts in figures.heat(table, kind, _HEAT_STEP).items():
         for bucket, count in counts.items():
-            cell = bounded.iso(at), bucket // latency.PER_OCTAVE
+            cell = iso(at), bucket // latency.PER_OCTAVE
             cells[cell] = cells.get(cell, 0) + count
     return [(*cell, count) for cell, count in sorted(cells.items())]
 

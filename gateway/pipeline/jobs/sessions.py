@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from . import bounded, columns
-from .job import Job, Merge
+from .job import SIZE, Job, Merge, cut, fitting, is_browsed, iso, last_day
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,7 +59,7 @@ def transform(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     happened, ts = f.col("event"), f.col("ts")
-    event = f.when(~columns.is_browsed(), happened)
+    event = f.when(~is_browsed(), happened)
     size = f.coalesce(f.col("size"), f.lit(0))
     known = f.col("session").isNotNull()
     names = [f.when(known, f.col(name)).alias(name) for name in _NAMES]
@@ -82,7 +81,7 @@ def transform(rows: DataFrame) -> DataFrame:
     return grouped.groupBy(*KEYS).agg(*[merge[how](name).alias(name) for name, how in MERGES.items()])
 
 
-def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = SIZE) -> dict[str, Any]:
     """What the console shows.
 
     totals                sums of all rows
@@ -91,7 +90,7 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
     """
     import pyarrow.compute as pc
 
-    recent = bounded.recent(table, JOB.time, now)
+    recent = last_day(table, JOB.time, now)
     states = dict.fromkeys(STATES, 0)
     if not recent.num_rows:
         return {"totals": dict.fromkeys(_SUMS, 0), "states": states, "sessions": [], "left_out": 0}
@@ -100,7 +99,7 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
     named = named.append_column("state", _states(named))
     states |= {each["values"]: each["counts"] for each in pc.value_counts(named["state"]).to_pylist()}
     first = named.sort_by([("state", "ascending"), (JOB.time, "descending")]).slice(0, _MOST)
-    shown, left = bounded.fitting(map(_shown, first.to_pylist()), named.num_rows, size // 2)
+    shown, left = fitting(map(_shown, first.to_pylist()), named.num_rows, size // 2)
     return {"totals": totals, "states": states, "sessions": shown, "left_out": left}
 
 
@@ -116,8 +115,8 @@ def _states(table: pyarrow.Table) -> pyarrow.ChunkedArray:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    times = {name: row[name] and bounded.iso(row[name]) for name in _TIMES}
-    texts = {name: bounded.text(row[name]) for name in (*_NAMES, "reason")}
+    times = {name: row[name] and iso(row[name]) for name in _TIMES}
+    texts = {name: cut(row[name]) for name in (*_NAMES, "reason")}
     return {name: value for name, value in {**row, **times, **texts}.items() if value}
 
 

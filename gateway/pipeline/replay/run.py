@@ -7,7 +7,7 @@ The rows of one run of a gateway come in the order of their numbers, and the run
 into parts; each part is one Spark job that sorts its rows and writes them by `format("stomp")` in one task, so that the
 order is kept and one task holds the rate.
 
-**Nothing twice.**  The record (`record`) keeps for ever what is done.  A part that was being sent when a run was killed
+**Nothing twice.**  The record (`plan`) keeps for ever what is done.  A part that was being sent when a run was killed
 is in doubt; of that, rows that the archive shows as accepted from this replay are left out, and the others are sent
 again under the same ids, which our gateway remembers for `dedup_window`: a part takes less time.  So messages come
 twice only if a killed run is begun again later than that, against a broker without a journal here.
@@ -28,14 +28,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from ..broker_url import BrokerUrl
-from ..error_text import reason
-from ..errors import JobFailure, PipelineFailure, UsageFailure
+from ..errors import JobFailure, PipelineFailure, UsageFailure, reason
+from ..options import BrokerUrl, span
 from ..spark.dataframe import rows as read
-from ..time_range import span
 from . import messages
-from .plan import ReplayOptions, ReplayPlan
-from .record import ReplayPart, ReplayRecord, ReplayRecords
+from .plan import ReplayOptions, ReplayPart, ReplayPlan, ReplayRecord, ReplayRecords
 
 __all__ = ["ReplayOptions", "ReplayPlan", "plan", "run"]
 

@@ -16,21 +16,41 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from gateway.archive import history
+
+from ..errors import named, of_archive
 from ..jobs import JOBS, AlarmLimits
 from ..jobs import figures as sums
-from ..jobs.alarms import CLEARED
+from ..jobs.consumers import CLEARED
 from ..spark import dataframe
-from . import counts, time_steps
+from . import counts
 from .counts import DESTINATIONS, EVENTS, REASONED, STEPS
-from .figures import ConsumerAlarm, Counts, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
+from .figures import (
+    EPOCH,
+    MINUTE,
+    SECOND,
+    ConsumerAlarm,
+    Counts,
+    DestinationFigures,
+    Gap,
+    LastDeadLetter,
+    Reason,
+    Report,
+    Step,
+    floor,
+    step_of,
+    steps,
+)
 
 MOST_DESTINATIONS = 1000  # destinations with figures of their own
 MOST_REASONS = 1000  # of an event, with their destinations
@@ -39,8 +59,29 @@ LETTERS = 20  # dead letters that are shown
 _OF_ALARMS = ("gauge_subscription", "acked", "nacked", "unsubscribed", "disconnected")
 _WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "kind", "since")
 _MICROSECOND = timedelta(microseconds=1)
+# A shorter span is cut to the second, a longer one to the minute: up to here steps are shorter than a minute.
+_SHORT = 45 * MINUTE
 
 Process = tuple[str, int]  # gateway and epoch
+
+
+def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, datetime]:
+    """The part of a span that has rows, by the Parquet files' statistics; the whole span if there are none."""
+    first, last = until, since
+    for path in history.files(archive, since, until):
+        with named(path, of_archive(path)):
+            metadata = pq.read_metadata(path)
+        place = metadata.schema.names.index("ts")
+        for number in range(metadata.num_row_groups):
+            known = metadata.row_group(number).column(place).statistics
+            if known is None or not known.has_min_max:
+                return since, until
+            first, last = min(first, known.min.astimezone(UTC)), max(last, known.max.astimezone(UTC))
+    first, last = max(first, since), min(last, until)
+    if first > last:
+        return since, until
+    to = SECOND if last - first < _SHORT else MINUTE
+    return max(floor(first, to), since), min(floor(last, to) + to, until)
 
 
 def report(
@@ -51,7 +92,7 @@ def report(
     limits = limits or AlarmLimits()
     stuck_after = timedelta(seconds=limits.stuck_after)
     rows = dataframe.rows(spark, archive, since, until)
-    step = time_steps.step_of(until - since)
+    step = step_of(until - since)
     made = datetime.now(UTC)
     with contextlib.closing(_Counted(_counted(rows, archive, since, until, step, limits))) as counted:
         totals = counted.totals
@@ -172,8 +213,8 @@ class _Counted:
 def _steps(table: pa.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
     had = dict(sums.by_time(table, step))
     nothing = sums.add([])
-    for start, end in time_steps.steps(since, until, step):
-        yield Step(start, end, had.get(time_steps.floor(start, step), nothing))
+    for start, end in steps(since, until, step):
+        yield Step(start, end, had.get(floor(start, step), nothing))
 
 
 def _events(totals: Iterable[dict[str, Any]], by_step: pa.Table) -> dict[str, int]:
@@ -247,7 +288,7 @@ def _consumers(
         wanted = wanted.where(wanted["session"].isin(sorted(suspects)))
     partial = job.transform(wanted.select(*job.columns)).toArrow()
     told = [
-        {"gateway": gateway, "epoch": epoch, "what": "time", "ts": (last - time_steps.EPOCH) // _MICROSECOND}
+        {"gateway": gateway, "epoch": epoch, "what": "time", "ts": (last - EPOCH) // _MICROSECOND}
         for (gateway, epoch), last in lasts.items()
     ]
     times = pa.Table.from_pylist(told, schema=partial.schema)

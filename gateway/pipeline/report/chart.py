@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from . import formats
+from .figures import DAY, HOUR, MINUTE, SECOND, floor
 from .html import Markup, element, join, number
-from .time_steps import DAY, HOUR, MINUTE, SECOND, floor
 
 HEIGHT = 200  # of the plot, in pixels
 _ABOVE, _BELOW = 10, 26

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA
 from gateway.broker.model.destinations import REPLY_QUEUE as _REPLY_QUEUE
 from gateway.broker.model.destinations import REPLY_TOPIC as _REPLY_TOPIC
 
@@ -81,9 +81,11 @@ def of_files(
     return _merged(_partial(table, seconds, limit) for path in paths for table in _read(path, wanted))
 
 
-def of_rows(batches: Iterable[pa.RecordBatch], seconds: int, limit: int) -> Iterator[pa.RecordBatch]:
+def of_rows(
+    batches: Iterable[pa.RecordBatch], seconds: int, limit: int, *, at_once: int = _ROWS, held: int = _HELD
+) -> Iterator[pa.RecordBatch]:
     """The partial rows of rows of the span, which have the columns `READ`."""
-    return _merged(_partial(table, seconds, limit) for table in _gathered(batches, _ROWS))
+    return _merged((_partial(table, seconds, limit) for table in _gathered(batches, at_once)), held)
 
 
 def _read(path: str, wanted: pc.Expression) -> Iterator[pa.Table]:
@@ -94,7 +96,7 @@ def _read(path: str, wanted: pc.Expression) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError) as error:
         said = str(error).partition("\n")[0]
-        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark words it; `error_text` knows
+        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark words it; `errors` knows
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -109,14 +111,14 @@ def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table
         yield pa.Table.from_batches(held)
 
 
-def _merged(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _merged(tables: Iterable[pa.Table], most: int = _HELD) -> Iterator[pa.RecordBatch]:
     """Partial rows, with few equal keys among them."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if sum([each.num_rows for each in held]) > _HELD:
+        if sum([each.num_rows for each in held]) > most:
             held = [_summed(pa.concat_tables(held), KEYS)]
-            if held[0].num_rows > _HELD // 2:
+            if held[0].num_rows > most // 2:
                 yield from held.pop().to_batches()
     if held:
         yield from _summed(pa.concat_tables(held), KEYS).to_batches()

@@ -1,13 +1,14 @@
-"""The figures of a report: plain numbers, and nothing of how they are read or shown.
+"""The figures of a report, and the steps of time that it divides its span into: plain numbers, and nothing of how they
+are read or shown.
 
 Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ..jobs import latency
 from ..jobs.figures import Figures, Histogram, add
@@ -137,3 +138,31 @@ class Report:
     def consumers_that_were(self, kind: str) -> list[ConsumerAlarm]:
         """The consumers that were `stuck` or `slow`."""
         return [each for each in self.consumers if each.kind == kind]
+
+
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+STEPS = (
+    *(seconds * SECOND for seconds in (1, 5, 15)),
+    *(MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY),
+)
+MOST_STEPS = 180  # as many points as a chart can show
+
+
+def step_of(span: timedelta) -> timedelta:
+    """The shortest step that divides a span into at most `MOST_STEPS`."""
+    return next((step for step in STEPS if span <= step * MOST_STEPS), STEPS[-1])
+
+
+def floor(when: datetime, step: timedelta) -> datetime:
+    """The start of the step that a moment is in; steps are counted from 1970 on."""
+    return EPOCH + (when - EPOCH) // step * step
+
+
+def steps(since: datetime, until: datetime, step: timedelta) -> Iterator[tuple[datetime, datetime]]:
+    """The steps of [since, until); the first and the last are cut to it."""
+    start = floor(since, step)
+    while start < until:
+        yield max(start, since), min(start + step, until)
+        start += step

@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from gateway.archive import history
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.journal import schema
 
-from .. import corrupt_files
+from .. import errors
 from ..errors import JobFailure, UsageFailure
 
 COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])  # the names of all columns, in order
@@ -57,7 +57,7 @@ def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
     try:
         found = history.files(folder, since, until)
         for path in found:
-            corrupt_files.refuse_empty(path)
+            errors.refuse_empty(path)
     except (ArchiveError, OSError) as error:
         raise JobFailure(f"the archive cannot be read: {error}") from None
     return [str(path) for path in found]

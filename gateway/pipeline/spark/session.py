@@ -5,7 +5,7 @@
     inside spark-submit               the JVM is there already, and knows its master
 
 The JVM writes to a file in the user's cache instead of the terminal.  It has a process group of its own, so that a
-Ctrl-C ends no batch in the middle: this process does, when the batch is done.  `jvm` starts and ends it.
+Ctrl-C ends no batch in the middle: this process does, when the batch is done.  `java` starts and ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EnvironmentFailure
-from . import java, jvm
+from . import java
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -147,7 +147,7 @@ def _started(settings: Mapping[str, str], submitted: bool) -> SparkSession:
 def _launch(conf: SparkConf, log: Path | None) -> None:
     from pyspark import SparkContext
 
-    with jvm.starting(conf, log) as gateway:
+    with java.starting(conf, log) as gateway:
         SparkContext(conf=conf, gateway=gateway)
 
 

@@ -43,7 +43,7 @@ def beside(
         now(journal, archive, say, stopping.is_set)
         yield
         return
-    from gateway.archive.retention import RAW_RETENTION, Expiry
+    from gateway.archive.compact import RAW_RETENTION, Expiry
 
     over = threading.Event()
 
@@ -70,8 +70,7 @@ def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event
 
 
 def _archiver(journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]) -> Archiver:
-    from gateway.archive.archiver import Archiver
-    from gateway.archive.gateway_archiver import ArchiverOptions
+    from gateway.archive.archiver import Archiver, ArchiverOptions
 
     paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
     target = paths.make("--archive", paths.folder("--archive", archive))

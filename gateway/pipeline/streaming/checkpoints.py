@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.files import make_folder, store
 
-from ..corrupt_files import check_checkpoint
-from ..errors import EnvironmentFailure, UsageFailure
+from ..errors import ANEW, EnvironmentFailure, UsageFailure, named
 from ..paths import locked
+from .file_log import values_in
 
 if TYPE_CHECKING:
     from ..jobs import Job
@@ -42,6 +42,7 @@ CONSOLE = "_console"
 _OWNER = "job.json"
 _ANEW = "--reset-checkpoint computes the table anew from what is in the archive's raw/"
 _STATE = re.compile(r"(\d+)\.json")
+_READ = 2  # Spark starts with the last file of each log, and with the one before if a batch was not over
 
 
 def folder(tables: Path, job: str) -> Path:
@@ -60,7 +61,7 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
         path = folder(tables, job.name)
         _check(path, job, archive, has_table=any((tables / job.name).glob("*.parquet")))
         _check_table(tables, job, path)
-        check_checkpoint(path)
+        check_readable(path)
         try:
             make_folder(path)
             write_json(path / _OWNER, {"job": job.name, "version": job.version, "archive": archive})
@@ -199,3 +200,14 @@ def _check_table(tables: Path, job: Job, path: Path) -> None:
     batches = [int(name.stem.rpartition("-")[2]) for name in (tables / job.name).glob("[0-9]*-*[0-9].parquet")]
     if over is not None and over > max(batches, default=-1):
         raise UsageFailure(f"the table of {job.name} lacks batch {over}, which {path} says is over; {_ANEW}")
+
+
+def check_readable(folder: Path) -> None:
+    """Check that Spark can read the files of a checkpoint.  `JobFailure`: one is damaged."""
+    with contextlib.suppress(FileNotFoundError), named(path := folder / "metadata", ANEW):
+        json.loads(path.read_bytes())["id"].encode()
+    for log in ("offsets", "commits"):
+        files = [path for path in (folder / log).glob("*") if path.name.isdigit()]
+        for path in sorted(files, key=lambda each: int(each.name))[-_READ:]:
+            with named(path, ANEW):
+                values_in(path.read_text("utf-8"))

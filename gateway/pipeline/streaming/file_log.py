@@ -20,17 +20,21 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from gateway.archive import history, layout
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.files import synchronize_folder
 
-from .. import corrupt_files
+from .. import errors
 
 _COMPACT = ".compact"
+_VERSION = re.compile(r"v\d+")
+_NONE = "-"  # Spark writes this in place of an offset that does not exist
 
 
 def read_by(checkpoint: Path) -> Iterator[str]:
@@ -152,8 +156,8 @@ def _file_of(checkpoint: Path, look: int) -> Path:
 
 def _entries(path: Path) -> Iterator[tuple[int, str]]:
     """Looks and files in a file of Spark's.  `JobFailure`: it is damaged."""
-    with corrupt_files.named(path, corrupt_files.ANEW):
-        for entry in corrupt_files.entries(path.read_text("utf-8")):
+    with errors.named(path, errors.ANEW):
+        for entry in values_in(path.read_text("utf-8")):
             yield int(entry["batchId"]), "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
 
 
@@ -163,3 +167,11 @@ def _listed(folder: Path) -> frozenset[str]:
         return history.read(folder).raw
     except (ArchiveError, OSError):
         return frozenset()
+
+
+def values_in(text: str) -> list[Any]:
+    """The JSON values behind the version in a log file of Spark.  `ValueError`: it is no such file."""
+    version, *lines = text.splitlines() or [""]
+    if not _VERSION.fullmatch(version):
+        raise ValueError("it does not begin with a version")
+    return [json.loads(line) for line in lines if line != _NONE]

@@ -37,13 +37,10 @@ from gateway.files import make_folder, make_private
 from gateway.journal import schema
 
 from .. import paths, tables
-from ..error_text import reason
-from ..errors import JobFailure, UsageFailure
+from ..errors import JobFailure, UsageFailure, reason
 from . import checkpoints, file_log
-from .missing_data import MissingData
-from .progress import BatchReport, Progress
-from .publish import SnapshotPublisher
-from .snapshots import Snapshots
+from .progress import BatchReport, MissingData, Progress
+from .snapshots import SnapshotPublisher, Snapshots
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,9 +28,8 @@ from ..connection.closing import linger, warn_of_tls
 from ..connection.connection import Connection
 from ..flow.connection_limits import Slot
 from ..server import Server
-from ..wire.forwarded import NO_PROXIES, Trusted, plain
+from ..wire.forwarded import NO_PROXIES, ProxyError, Resumed, Trusted, plain, read_header
 from ..wire.link import BrokenLink, Link, Pipe, Remote, SocketPipe, TcpLink
-from ..wire.proxy_protocol import ProxyError, Resumed, read_header
 from ..wire.tls import HandshakeError, TlsPipe
 from .listener import name_of
 from .websocket import Conditions, Refusal, accept

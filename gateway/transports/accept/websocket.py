@@ -22,7 +22,7 @@ import trio_websocket
 
 from gateway.broker.model.identity import Upgrade
 from gateway.codec import encoder
-from gateway.net.origins import can_be_listed, is_listed
+from gateway.net import can_be_listed, is_listed
 
 from ..wire.forwarded import NO_PROXIES, ForwardedError, Trusted
 from ..wire.link import UNKNOWN, BrokenLink, Buffers, Pipe, Remote, advance, joined
@@ -115,7 +115,7 @@ class Conditions:
     """Which upgrades an endpoint accepts."""
 
     path: str
-    allowed_origins: Sequence[str] = ()  # besides the same host, as `gateway.net.origins.listed` gives them
+    allowed_origins: Sequence[str] = ()  # besides the same host, as `gateway.net.listed` gives them
     open_to_all: bool = False  # anonymous clients are accepted
     trusted: Trusted = NO_PROXIES
 

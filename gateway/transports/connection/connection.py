@@ -35,9 +35,8 @@ from ..server import Server
 from ..wire.fairness import in_steps
 from ..wire.link import BrokenLink, Buffers, Link
 from . import closing
-from .authenticate import log_in, tell_of_login
 from .heartbeats import Heartbeats
-from .session_expiry import SessionExpiry
+from .session_expiry import SessionExpiry, log_in, tell_of_login
 from .writer import ConnectionWriter, write_all
 
 log = structlog.get_logger("gateway.connection")

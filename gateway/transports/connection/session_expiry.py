@@ -1,4 +1,7 @@
-"""Session expiry: a session lasts as long as the token, the cookie or the certificate that its client has shown.
+"""Authentication of a client, and the expiry of its session.
+
+A client is authenticated by its first frame and by what its connection has shown; that may take long.  A session lasts
+as long as the token, the cookie or the certificate that its client has shown:
 
 token_warning before the end    a MESSAGE on `/session/events`, and a line in the log
 SEND to `/session/renew`        a new token; the session goes on, as long as that one lasts
@@ -16,16 +19,18 @@ import trio
 
 from gateway.broker import Session
 from gateway.broker.errors import NOT_A_USER, LoginRefused, RenewalRefused, SessionEnded
+from gateway.broker.headers.connect import Opening, read_opening
 from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Credentials, Identity, Renewal
 from gateway.broker.session.recheck import recheck_session
+from gateway.codec import Frame
 
 from ..flow.connected import Reviewable, log_fields
 from ..server import Server
 from ..wire.link import Link
-from .authenticate import identify, tell_of_login
 
 log = structlog.get_logger("gateway.expiry")
+connection_log = structlog.get_logger("gateway.connection")
 
 # Seconds between looks at the clock.
 _LONGEST_LOOK = 60.0
@@ -39,6 +44,48 @@ _FOLLOWS_PER_TURN = 8
 
 # In place of the text about login and passcode, which cannot renew a session.
 _NO_TOKEN = "what it shows is no token that this server accepts, and does not look like one"
+
+
+async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Identity]:
+    """Read the first frame, and have its sender authenticated; raises `ProtocolError`."""
+    server.turn_time = trio.current_time()
+    opening = read_opening(frame)
+    if server.draining:
+        raise server.shutting_down()
+    return opening, await identify(server, credentials_of(link, opening))
+
+
+async def identify(server: Server, credentials: Credentials) -> Identity:
+    """Ask the authenticator; counts refusals, and raises them: `LoginRefused`."""
+    try:
+        identity = await server.authenticator.authenticate(credentials)
+        if identity is None:
+            raise LoginRefused
+    except LoginRefused as error:
+        server.broker.counters.fail_login(error.method)
+        raise
+    return identity
+
+
+def tell_of_login(event: str, link: Link, session: Session, identity: Identity) -> None:
+    """Log a login; of anonymous clients only at level debug."""
+    say = connection_log.debug if identity.method == "anonymous" else connection_log.info
+    say(event, **log_fields(session), method=identity.method, transport=link.transport)
+
+
+def credentials_of(link: Link, opening: Opening) -> Credentials:
+    """The credentials in CONNECT, and those that the connection has shown before."""
+    remote = link.remote
+    return Credentials(
+        login=opening.login,
+        passcode=opening.passcode,
+        authorization=opening.authorization,
+        transport=link.transport,
+        address=remote.address,
+        secure=remote.secure,
+        upgrade=remote.upgrade,
+        certificate=remote.certificate,
+    )
 
 
 class Lifetime:

@@ -25,7 +25,7 @@ from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed, TooMany
 from gateway.codec import ProtocolError
 from gateway.log_limiter import LogLimiter
-from gateway.net.client_address import network_of
+from gateway.net import network_of
 
 log = structlog.get_logger("gateway.admission")
 

@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 from gateway.broker.core.ports import ANONYMOUS
 
 from ..wire.forwarded import NO_PROXIES, Trusted
+from .connected import TransportOptions
 from .connection_limits import network_key
-from .options import TransportOptions
 
 FRAMES, BYTES = "max_frames_per_second", "max_bytes_per_second"
 _PER_USER, _PER_ADDRESS = "_per_user", "_per_address"

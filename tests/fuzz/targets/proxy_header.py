@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.transports.wire.proxy_protocol import Header, ProxyError, parse
+from gateway.transports.wire.forwarded import Header, ProxyError, parse
 
 
 def run(octets: bytes) -> None:

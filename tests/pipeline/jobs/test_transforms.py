@@ -14,7 +14,7 @@ from gateway.pipeline.jobs import JOBS
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import in_order, looks_of, metrics_of, sessions_of
 from tests.pipeline.jobs.story import life, numbered, story
-from tests.pipeline.jobs.test_deadletters import table_of as letters_of
+from tests.pipeline.jobs.test_sessions import letters_of
 from tests.pipeline.jobs.test_sessions import table_of as sessions_table
 
 pytestmark = pytest.mark.spark

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
-from gateway.pipeline.report import time_steps
+from gateway.pipeline.report import figures as time_steps
 from gateway.pipeline.report.figures import ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 from tests.pipeline.jobs.reference import bucket_of
 
@@ -17,20 +16,17 @@ MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 HOSTILE = "/queue/<script>alert('x')</script>\"&amp;\u202e\0\n" + "n" * 300
 
 
-def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0.6) -> Histogram:
+def histogram(many: int, middle_us: int) -> Histogram:
     """As many latencies around the middle, with a tail."""
-    drawn = min(many, 400)
-    counts: Counter[int] = Counter()
-    for place in range(drawn):
-        share = many // drawn + (place < many % drawn)
-        tail = 40.0 if dice.random() < 0.012 else 1.0
-        counts[bucket_of(int(middle_us * tail * math.exp(dice.gauss(0, width))))] += share
-    return dict(counts)
+    shares = {middle_us // 3: many // 4, middle_us * 2: many // 5, middle_us * 40: many // 80}
+    shares[middle_us] = many - sum(shares.values())
+    return {bucket_of(us): count for us, count in shares.items() if count}
 
 
-def figures(counts: dict[str, int], size: int, queue: Histogram, ack: Histogram) -> Figures:
-    """The size is that of `accepted`."""
+def figures(counts: dict[str, int], size: int, slowness: int) -> Figures:
+    """The size is that of `accepted`; latencies are in proportion to `slowness`."""
     nothing = add([])
+    queue, ack = histogram(counts["delivered"], 100 * slowness), histogram(counts["acked"], 1000 * slowness)
     return Figures({**nothing.counts, **counts}, {**nothing.body_bytes, "accepted": size}, queue, ack)
 
 
@@ -40,149 +36,97 @@ def nothing() -> Report:
 
 def minutes() -> Report:
     """Five minutes, one destination, no trouble."""
-    since, until = MIDNIGHT.replace(hour=14, minute=3), MIDNIGHT.replace(hour=14, minute=8)
-    dice = random.Random(2)
-    steps = []
-    for (start, end), many in zip(
-        time_steps.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True
-    ):
-        counts = {"accepted": many, "delivered": many, "acked": many - 1}
-        queue, ack = histogram(dice, many, 700), histogram(dice, many - 1, 4000)
-        steps.append(Step(start, end, figures(counts, many * 120, queue, ack)))
-    totals = {
-        event: sum([step.figures.counts[event] for step in steps]) for event in ("accepted", "delivered", "acked")
-    }
-    report = Report(
-        since=since,
-        until=until,
-        made=until,
-        step=timedelta(minutes=1),
-        gateways=("gateway",),
-        rows=740,
-        first=since,
-        last=until - timedelta(seconds=3),
-        steps=tuple(steps),
-        events={**totals, "connected": 2, "subscribed": 1},
-        transports={"tcp": 1, "websocket": 1},
-    )
-    destination = DestinationFigures("/queue/orders", report.whole, 12)
-    return replace(report, destinations=(destination,))
+    since = MIDNIGHT.replace(hour=14, minute=3)
+    report = _report(since, timedelta(minutes=5), lambda hour: {"accepted": 50, "delivered": 50, "acked": 49})
+    report = replace(report, gateways=("gateway",), transports={"tcp": 1, "websocket": 1})
+    return replace(report, destinations=(DestinationFigures("/queue/orders", report.whole, 12),))
 
 
 def day() -> Report:
     """A day, 40 destinations, and everything that can go wrong."""
-    since, until = MIDNIGHT, MIDNIGHT + timedelta(days=1)
-    step = time_steps.step_of(until - since)
-    dice = random.Random(1)
-    steps = []
-    for start, end in time_steps.steps(since, until, step):
-        hour = (start - since) / timedelta(hours=1)
-        load = int((900 + 14_000 * max(math.sin((hour - 6) / 24 * 2 * math.pi), 0) ** 1.5) * dice.uniform(0.9, 1.1))
-        burst = 3 if 13 <= hour < 13.75 else 1
-        counts = {
-            "accepted": load * burst,
-            "delivered": int(load * burst * 1.4),
-            "acked": int(load * burst * 0.93),
-            "nacked": dice.randrange(40) * burst,
-            "redelivered": dice.randrange(60) * burst,
-            "expired": dice.randrange(9) if hour > 15 else 0,
-            "dead_lettered": dice.randrange(30) if 13 <= hour < 15 else 0,
-            "dropped": 0,
-        }
-        queue = histogram(dice, counts["delivered"], 900 * burst**3)
-        ack = histogram(dice, counts["acked"], 9_000 * burst, 0.9)
-        steps.append(Step(start, end, figures(counts, counts["accepted"] * 480, queue, ack)))
-    totals = {event: sum([each.figures.counts[event] for each in steps]) for event in EVENTS}
-    rows = sum(totals.values()) + 5231
-    more = {"connected": 1312, "disconnected": 1290, "error": 31, "heartbeat_missed": 4, "subscribed": 2011}
-    more |= {"tx_begun": 620, "tx_committed": 600, "tx_aborted": 20, "journal_dropped": 2}
-    report = Report(
-        since, until, until + timedelta(minutes=7), step, ("gateway-a", "gateway-b"), rows,
-        since + timedelta(milliseconds=12), until - timedelta(milliseconds=800), {**totals, **more},
-        {"tcp": 212, "websocket": 1100}, tuple(steps),
-    )  # fmt: skip
+    report = _report(MIDNIGHT, timedelta(days=1), _counts)
+    at = MIDNIGHT + timedelta(hours=13)
+    more = {"connected": 1312, "error": 31, "heartbeat_missed": 4, "tx_committed": 600, "journal_dropped": 2}
+    why = "rejected 5 times"
+    told = (
+        ("dead_lettered", "/queue/orders", why, report.total("dead_lettered") - 40),
+        ("dead_lettered", "/queue/eu.west.stock.retry", "expired", 40),
+        ("error", None, "access refused: /queue/admin may not be read by guest", 19),
+        ("error", None, "header of more than 8192 octets", 12),
+        ("disconnected", None, "heart-beat missed", 4),
+        ("nacked", "/queue/orders", None, 100),
+        ("tx_aborted", None, "the session ended", 20),
+    )
+    headers = {"content-type": "application/json", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01"}
+    letter = LastDeadLetter(at, "/queue/orders", "1f3a-1", why, 5, 1380, headers)
+    billing = ("gateway-a", "s-81", "billing", "10.0.0.7:51234", "0", "/queue/orders")
+    mail = ("gateway-b", "s-7", "mail", "10.0.0.9:40112", "m1", "/queue/mail")
     return replace(
         report,
-        destinations=_destinations(dice, totals, report.whole.body_bytes["accepted"]),
+        gateways=("gateway-a", "gateway-b"),
+        transports={"tcp": 212, "websocket": 1100},
+        events={**report.events, **more},
+        destinations=tuple([_destination(report, place) for place in range(40)]),
         others=212,
-        reasons=_reasons(totals["dead_lettered"]),
-        dead_letters=_dead_letters(),
-        consumers=_consumers(),
+        reasons=tuple([Reason(event, to, why, many, MIDNIGHT, at) for event, to, why, many in told]),
+        dead_letters=(letter,) * 5,
+        consumers=(
+            ConsumerAlarm("stuck", at, None, *billing, 100, 38_800_000_000),
+            ConsumerAlarm("slow", at, at + timedelta(minutes=31), *mail, 64, 95_000_000),
+        ),
         gaps=(
-            Gap("gateway-a", 1, since + timedelta(hours=13, minutes=4), 18_220, "the queue of the journal was full"),
-            Gap("gateway-b", 2, since + timedelta(hours=13, minutes=9), 410, "No space left on device"),
+            Gap("gateway-a", 1, at, 18_220, "the queue of the journal was full"),
+            Gap("gateway-b", 2, at, 410, "No space left on device"),
         ),
     )
+
+
+def _counts(hour: float) -> dict[str, int]:
+    load = int(900 + 14_000 * max(math.sin((hour - 6) / 24 * 2 * math.pi), 0) ** 1.5)
+    return {
+        "accepted": load,
+        "delivered": int(load * 1.4),
+        "acked": int(load * 0.93),
+        "nacked": int(hour) % 4,
+        "redelivered": int(hour) % 6,
+        "expired": 3 * (hour > 15),
+        "dead_lettered": 20 * (13 <= hour < 15),
+    }
+
+
+def _report(since: datetime, span: timedelta, counts_at: Callable[[float], dict[str, int]]) -> Report:
+    """Steps with the counts of their hour, and the events that these are."""
+    steps = []
+    for start, end in time_steps.steps(since, since + span, step := time_steps.step_of(span)):
+        counts = counts_at((start - since) / timedelta(hours=1))
+        steps.append(Step(start, end, figures(counts, counts["accepted"] * 480, 9)))
+    events = {event: sum([each.figures.counts[event] for each in steps]) for event in EVENTS}
+    until, rows = since + span, sum(events.values()) + 5231
+    return replace(
+        Report(since, until, until, step), rows=rows, first=since, last=until, steps=tuple(steps), events=events
+    )
+
+
+def _destination(report: Report, place: int) -> DestinationFigures:
+    """The busiest has place 0."""
+    kinds = ("/queue/{}", "/topic/{}", "/queue/eu.west.{}.retry", "/topic/live.{}.with.a.long.name.of.a.team")
+    word = "orders prices invoices audit mail search stock users events reports".split()[place % 10]
+    counts = {event: report.total(event) // (5 * place + 5) for event in EVENTS}
+    own = figures(counts, report.whole.body_bytes["accepted"] // (5 * place + 5), 20)
+    return DestinationFigures(kinds[place // 10].format(word), own, 100 * place)
 
 
 def hostile() -> Report:
     """Every text that a client or the name of a gateway can set is hostile."""
     report = minutes()
     at = report.since
-    headers = {HOSTILE: HOSTILE, "plain": "value"}
     return replace(
         report,
         gateways=(HOSTILE,),
         transports={HOSTILE: 1},
         destinations=(DestinationFigures(HOSTILE, report.whole),),
         reasons=tuple([Reason(event, HOSTILE, HOSTILE, 3, at, at) for event in ("dead_lettered", "error")]),
-        dead_letters=(LastDeadLetter(at, HOSTILE, HOSTILE, HOSTILE, 2, 10, headers),),
-        consumers=(
-            ConsumerAlarm("stuck", at, None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 61_000_000),
-        ),
+        dead_letters=(LastDeadLetter(at, HOSTILE, HOSTILE, HOSTILE, 2, 10, {HOSTILE: HOSTILE, "plain": "value"}),),
+        consumers=(ConsumerAlarm("stuck", at, None, *[HOSTILE] * 6, 1, 61_000_000),),
         gaps=(Gap(HOSTILE, 1, at, 5, HOSTILE),),
-    )
-
-
-def _destinations(dice: random.Random, totals: dict[str, int], size: int) -> tuple[DestinationFigures, ...]:
-    words = "orders prices invoices audit mail search stock users events reports".split()
-    kinds = ("/queue/{}", "/topic/{}", "/queue/eu.west.{}.retry", "/topic/live.{}.with.a.long.name.of.a.team")
-    names = [kind.format(word) for kind in kinds for word in words]
-    weights = [1 / (place + 1) for place in range(len(names))]
-    found = []
-    for name, weight in zip(names, weights, strict=True):
-        share = weight / sum(weights)
-        counts = {event: int(many * share) for event, many in totals.items()}
-        queue = histogram(dice, counts["delivered"], dice.uniform(200, 9000))
-        ack = histogram(dice, counts["acked"], dice.uniform(900, 90_000))
-        found.append(DestinationFigures(name, figures(counts, int(size * share), queue, ack), dice.randrange(4000)))
-    return tuple(found)
-
-
-def _reasons(dead: int) -> tuple[Reason, ...]:
-    first, last = MIDNIGHT + timedelta(hours=1), MIDNIGHT + timedelta(hours=23, minutes=12, seconds=7)
-    told = (
-        ("dead_lettered", "/queue/orders", "rejected 5 times", dead - 40),
-        ("dead_lettered", "/queue/eu.west.stock.retry", "expired", 40),
-        ("error", None, "access refused: /queue/admin may not be read by guest", 19),
-        ("error", None, "header of more than 8192 octets", 12),
-        ("disconnected", None, "DISCONNECT", 1190),
-        ("disconnected", None, "the client closed the connection", 96),
-        ("disconnected", None, "heart-beat missed", 4),
-        ("nacked", "/queue/orders", "bad checksum", 310),
-        ("nacked", "/queue/orders", None, 100),
-        ("tx_aborted", None, "the session ended", 20),
-    )
-    return tuple([Reason(event, to, why, many, first, last) for event, to, why, many in told])
-
-
-def _dead_letters() -> tuple[LastDeadLetter, ...]:
-    at = MIDNIGHT + timedelta(hours=14, minutes=58, seconds=3)
-    headers = {"content-type": "application/json", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01"}
-    why = "rejected 5 times"
-    return tuple(
-        [
-            LastDeadLetter(at - timedelta(seconds=9 * place), "/queue/orders", f"1f3a-{place}", why, 5, 1380, headers)
-            for place in range(5)
-        ]
-    )
-
-
-def _consumers() -> tuple[ConsumerAlarm, ...]:
-    at = MIDNIGHT + timedelta(hours=13, minutes=12)
-    billing = ("gateway-a", "s-81", "billing", "10.0.0.7:51234", "0", "/queue/orders")
-    mail = ("gateway-b", "s-7", "mail", "10.0.0.9:40112", "m1", "/queue/mail")
-    return (
-        ConsumerAlarm("stuck", at, None, *billing, 100, 38_800_000_000),
-        ConsumerAlarm("slow", at, at + timedelta(minutes=31), *mail, 64, 95_000_000),
     )

@@ -1,23 +1,28 @@
-"""From the archive to the page: rows made up, read by Spark, and their counts in Chromium."""
+"""From the archive to a report: rows made up, counted in Arrow as the job `metrics` does, and read by Spark."""
 
 from __future__ import annotations
 
 import functools
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from gateway.pipeline.jobs import AlarmLimits
-from gateway.pipeline.report import build
+from gateway.pipeline.jobs import AlarmLimits, latency
+from gateway.pipeline.report import build, counts
 from gateway.pipeline.report.build import alarms, report
 from gateway.pipeline.report.figures import Report
-from gateway.pipeline.report.page import page_of
-from gateway.pipeline.spark import dataframe
 from tests.pipeline import rows as synthetic
-from tests.pipeline.report.conftest import Look
+from tests.pipeline.jobs.reference import METRICS, metrics_of
+from tests.pipeline.jobs.story import story
 from tests.pipeline.rows import START
 
 if TYPE_CHECKING:
@@ -119,26 +124,7 @@ def test_destinations_reasons_letters_and_consumers(spark: SparkSession, archive
     assert (empty.rows, empty.steps, empty.first) == (0, (), None)
 
 
-@pytest.mark.spark
-def test_the_page_has_the_same_figures(built: Report, look: Look) -> None:
-    seen = look(page_of(built), viewport={"width": 390, "height": 844})
-    expected = Counter([row["event"] for row in inside()])
-    for event in ("accepted", "delivered", "acked", "nacked", "redelivered", "dead_lettered", "expired", "dropped"):
-        assert seen["figures"][event] == str(expected[event])
-    assert seen["figures"]["journal_rows"] == str(len(inside()))
-    assert seen["figures"]["missing"] == "41"
-    assert seen["figures"]["stuck"] == "1"
-    by_destination = Counter([row["destination"] for row in inside() if row["event"] == "accepted"])
-    shown = {
-        each["destination"]: int(each["value"])
-        for each in seen["rows"]
-        if each["in"] == "destinations" and each["figure"] == "accepted"
-    }
-    assert shown == by_destination
-    assert seen["scroll"] == 0
-
-
-def told(state: str, at: int, **columns: Any) -> dict[str, Any]:
+def alarm(state: str, at: int, **columns: Any) -> dict[str, Any]:
     names = {"gateway": "g", "epoch": 1, "session": "s", "principal": "p", "peer": "a", "subscription": "0"}
     row = {**names, "destination": "/queue/a", "kind": "stuck", "since": START, "pending": 1, "oldest_us": 9}
     return {**row, "state": state, "ts": START + timedelta(seconds=at), **columns}
@@ -147,10 +133,10 @@ def told(state: str, at: int, **columns: Any) -> dict[str, Any]:
 def test_an_alarm_is_one_consumer() -> None:
     later = START + timedelta(seconds=400)
     rows = [
-        told("raised", 0),
-        told("held", 300, pending=8, oldest_us=7),
-        told("cleared", 400),
-        told("raised", 400, kind="slow", since=later),
+        alarm("raised", 0),
+        alarm("held", 300, pending=8, oldest_us=7),
+        alarm("cleared", 400),
+        alarm("raised", 400, kind="slow", since=later),
     ]
     slow, stuck = alarms(rows)
     assert (slow.kind, slow.raised, slow.cleared) == ("slow", later, None)
@@ -163,7 +149,6 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [synthetic.error(at, reason=f"reason {at % 7}", gateway=f"g{at % 2}") for at in range(30)]
-    made += [synthetic.nacked(at, reason=f"bad {at}") for at in range(3)]
     for number in range(5):
         whose = {"session": f"s{number}", "destination": f"/queue/{number}"}
         made += [synthetic.gauge_subscription(at, oldest_us=70_000_000, **whose) for at in (0, 10)]
@@ -174,20 +159,108 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     monkeypatch.setattr(build, "MOST_SUSPECTS", 2)
     monkeypatch.setattr(build, "MOST_DESTINATIONS", 2)
     found = report(spark, str(tmp_path), START, START + 10 * MINUTES)
-    assert [(each.reason, each.count) for each in found.because("error")] == [
-        ("reason 0", 5),
-        ("reason 1", 5),
-        ("reason 2", 4),
-    ]
-    assert len(found.because("nacked")) == 3
+    assert [(each.reason[-1], each.count) for each in found.because("error")] == [("0", 5), ("1", 5), ("2", 4)]
     assert found.unlisted == {"error": 4}
     assert len(found.consumers) == 5
     assert [(each.name, each.waiting) for each in found.destinations] == [("/queue/0", 1), ("/queue/1", 2)]
-    rows = dataframe.rows(spark, str(tmp_path), START, START + 10 * MINUTES)
-    counted = build._Counted(
-        build._counted(rows, str(tmp_path), START, START + 10 * MINUTES, MINUTES, AlarmLimits(stuck_after=60))
+
+
+END = START + timedelta(hours=1)
+LIMIT = 60_000_000
+
+
+def told(many: int = 400) -> list[synthetic.Row]:
+    """Rows of the hour, and of what a report tells apart."""
+    made = [row for row in story(Random(3), many) if START <= row["ts"] < END]
+    return [
+        *made,
+        synthetic.accepted(1, destination="/reply-queue/one"),
+        synthetic.delivered(2, destination="/reply-queue/two", size=None),
+        synthetic.delivered(3, queue_us=2**62),
+        *[synthetic.delivered(4, queue_us=us + more) for us in latency.STARTS[:480:8] for more in (0, 1)],
+        synthetic.delivered(4, delivery_count=0),
+        synthetic.acked(5, ack_us=None),
+        synthetic.error(6, reason="é" * 301),
+        synthetic.error(7, reason="é" * 302),
+        synthetic.connected(8, transport="websocket"),
+        synthetic.gauge_destination(9, depth=3),
+        synthetic.journal_dropped(10, dropped_rows=41, reason="full"),
+        synthetic.gauge_subscription(11, oldest_us=LIMIT + 1),
+        synthetic.gauge_subscription(21, oldest_us=LIMIT),
+    ]
+
+
+def of_files(folder: Path, made: list[synthetic.Row]) -> pa.Table:
+    paths = pa.RecordBatch.from_pydict({"path": [str(path) for path in synthetic.write(folder, made)]})
+    return pa.Table.from_batches(counts.of_files([paths], START, END, 60, LIMIT))
+
+
+def summed(table: pa.Table) -> list[dict[str, Any]]:
+    """The partial rows, merged, in any order that is always the same."""
+    sums = table.group_by(list(counts.KEYS)).aggregate(list(counts.MERGES.items()))
+    return sorted(sums.to_pylist(), key=repr)
+
+
+def test_steps_and_destinations_are_those_of_the_job(tmp_path: Path) -> None:
+    made = told()
+    found = of_files(tmp_path, made)
+    whole = metrics_of(made)
+    assert whole.schema == METRICS
+    for kind, key, of_job in ((counts.STEPS, "at", "minute"), (counts.DESTINATIONS, "destination", "destination")):
+        own = found.filter(pc.equal(found["of"], kind))
+        expected = whole.group_by([of_job, "event", "bucket"]).aggregate([("count", "sum"), ("octets", "sum")])
+        names = ("event", "bucket", "count", "octets")
+        counted = [(row[key], *[row[name] for name in names]) for row in own.to_pylist()]
+        names = ("event", "bucket", "count_sum", "octets_sum")
+        assert sorted(counted, key=repr) == sorted(
+            [(row[of_job], *[row[name] for name in names]) for row in expected.to_pylist()], key=repr
+        )
+
+
+def test_it_makes_no_difference_how_rows_come(tmp_path: Path) -> None:
+    made = told()
+    expected = summed(of_files(tmp_path, made))
+    batches = synthetic.table(made).select(counts.READ).to_batches(max_chunksize=7)
+    assert summed(pa.Table.from_batches(counts.of_rows(batches, 60, LIMIT))) == expected
+    pieces = list(counts.of_rows(batches, 60, LIMIT, at_once=50, held=40))
+    assert max([piece.num_rows for piece in pieces]) < sum([piece.num_rows for piece in pieces])
+    assert summed(pa.Table.from_batches(pieces)) == expected
+    assert list(counts.of_rows([], 60, LIMIT)) == []
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"nothing")
+    batch = pa.RecordBatch.from_pydict({"path": [str(path)]})
+    with pytest.raises(ValueError, match=f"while reading file {path}"):
+        list(counts.of_files([batch], START, END, 60, LIMIT))
+
+
+def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(counts)  # type: ignore[no-untyped-call]
+    batches = synthetic.table(told(0)).select(counts.READ).to_batches()
+    work = tmp_path / "work"
+    work.write_bytes(cloudpickle.dumps((counts.of_rows, batches)))  # type: ignore[no-untyped-call]
+    script = (
+        "import pickle, sys; sys.modules['gateway'] = None; "
+        f"count, batches = pickle.load(open({str(work)!r}, 'rb')); "
+        f"sys.stdout.buffer.write(pickle.dumps(list(count(batches, 60, {LIMIT}))))"
     )
-    assert len(counted.suspects(2)) == 3
-    assert counted.depths(["/queue/4"]) == {"/queue/4": 5}
-    assert len(counted.totals) < 10
-    counted.close()
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert summed(pa.Table.from_batches(pickle.loads(done.stdout))) == summed(of_files(tmp_path, told(0)))
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_uri_has_the_report_of_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    synthetic.write(tmp_path, told())
+    of_folder, of_uri = [
+        report(spark, archive, START, END, limits=AlarmLimits(stuck_after=60))
+        for archive in (str(tmp_path), f"file://{tmp_path}")
+    ]
+    assert of_folder.rows > 100
+    assert of_uri == replace(of_folder, made=of_uri.made)

