@@ -157,7 +157,7 @@ def _start(number: int) -> Start:
     return Start(Origin.NEXT if number < 0 else Origin.FIRST)
 
 
-FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the log, -1 the next message", _start)
+FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the stream, -1 the next message", _start)
 RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_optional=True), "false": None})
 
 

@@ -92,7 +92,7 @@ class Router:
     def _has_only_patterns(self, destination: str) -> bool:
         """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
         is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-        return is_known and not self.registry.keeps_log(destination)
+        return is_known and not self.registry.keeps_stream(destination)
 
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
         """True if a message goes to current subscribers alone, so that it needs no memory."""
@@ -139,7 +139,7 @@ class Router:
 
     def outlives(self, name: str, options: SendOptions) -> bool:
         """True if a message outlives the process at that destination, by itself or in a stream."""
-        if names.is_topic(name) and self.registry.keeps_log(name):
+        if names.is_topic(name) and self.registry.keeps_stream(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
 
@@ -147,7 +147,7 @@ class Router:
         """True if a message would have to be stored now."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.outlives(name, options):
             return False
-        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_log(name):
+        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name):
             return True
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
@@ -164,7 +164,7 @@ class Router:
             for name in wanted
             if self.registry.find(name) is None
             and not self.registry.is_gone(name)
-            and (not names.is_topic(name) or self.registry.keeps_log(name))
+            and (not names.is_topic(name) or self.registry.keeps_stream(name))
         ]
         if new:
             self.registry.check_room(len(new))
@@ -238,7 +238,7 @@ class Router:
             self._context.records.ended("expired", name, message)
             return
         target = self.registry.find(name)
-        if target is None and names.is_topic(name) and self.registry.keeps_log(name):
+        if target is None and names.is_topic(name) and self.registry.keeps_stream(name):
             target = self.registry.topic(name, checked=False)
         if isinstance(target, Topic) and target.stream is not None:
             message = target.stream.add(message, sender)
