@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_stomp import sink
-from pyspark_stomp.logstream import LogStreamReader
+from pyspark_stomp.offset_stream import OffsetStreamReader
 from pyspark_stomp.options import Options
 from pyspark_stomp.stream import StoreStreamReader
 from tests.pyspark_stomp.queries import Query, texts, write_file
@@ -38,7 +38,7 @@ class Engine:
         self._log = folder / f"engine-{query.name}"
         options = Options.of(query.told(folder, _ROWS))
         options.check_stream()
-        self._reader = (LogStreamReader if query.mode == "offset" else StoreStreamReader)(options, ["body"])
+        self._reader = (OffsetStreamReader if query.mode == "offset" else StoreStreamReader)(options, ["body"])
 
     def run(self) -> None:
         if self._window is not None:

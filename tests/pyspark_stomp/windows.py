@@ -43,8 +43,8 @@ from pyspark.sql.types import StructType
 
 from gateway.client import Client
 from pyspark_stomp import DefaultSource
-from pyspark_stomp.log import _Reading
-from pyspark_stomp.logstream import LogStreamReader
+from pyspark_stomp.offset import _Reading
+from pyspark_stomp.offset_stream import OffsetStreamReader
 from pyspark_stomp.receiver import Receiver
 from pyspark_stomp.sink import StreamWriter, Written
 from pyspark_stomp.spool import Spool
@@ -135,14 +135,14 @@ def _half(window: Window) -> None:
 
 
 def _planned(window: Window) -> None:
-    original = LogStreamReader.partitions
+    original = OffsetStreamReader.partitions
 
-    def partitions(reader: LogStreamReader, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(reader: OffsetStreamReader, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if parts := original(reader, start, end):
             window.reach()
         return parts
 
-    _replace(LogStreamReader, "partitions", partitions)
+    _replace(OffsetStreamReader, "partitions", partitions)
 
 
 def _read(window: Window) -> None:
