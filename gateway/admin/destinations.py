@@ -77,7 +77,7 @@ class DestinationRow(ApiModel):
     full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
     durable: bool
     dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
-    log: StreamRow | None
+    log: StreamRow | None = Field(description="the topic's stream; null: none")
 
 
 class DestinationPage(ListPage):

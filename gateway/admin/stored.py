@@ -253,12 +253,12 @@ class StoredApi(Api):
 
     @Endpoint("GET", "/api/v1/cursors", "sessions", OffsetPage, example={"sort": "topic"})
     async def offsets(self, query: OffsetListQuery) -> Response:
-        """How far clients have read that resume by name."""
+        """The offsets: how far clients have read that resume by name."""
         return await self._page(query, _OFFSETS, self._broker.router.replay.offsets.every, stored_rows.of_offset)
 
     @Endpoint("DELETE", "/api/v1/cursor", "sessions", errors=(404, 503), action="delete cursor", example=OFFSET)
     async def delete_offset(self, query: OffsetQuery, audit: AuditEntry) -> Response:
-        """Forget how far a client has read: the next one of that name begins anew.  A client that reads goes on."""
+        """Delete an offset: the next client of that name begins anew.  A client that reads goes on."""
         audit.target(query.name)
         offsets = self._broker.router.replay.offsets
         found = offsets.get(query.name)
