@@ -31,12 +31,11 @@ from stomp.utils import Frame
 from gateway.admin import console_sessions, listing, request_parsing
 from gateway.auth import failed_logins, passwords, tokens
 from gateway.broker import selectors
+from gateway.broker.core.work_limits import WORK_LIMITS
 from gateway.broker.model import patterns
 from gateway.broker.model.destinations import MAX_DESTINATIONS
-from gateway.broker.queue import groups
-from gateway.broker.queue.consumers import MOST_SETS
 from gateway.broker.selectors.parser import MAX_DEPTH
-from gateway.broker.session.subscriptions import SessionQuota
+from gateway.broker.session.subscription_table import SessionQuota
 from gateway.config.policies import KEY_RULES
 from gateway.config.settings import Settings, load
 from gateway.transports.flow.frame_trace import MOST_VIEWS
@@ -319,10 +318,10 @@ FIXED = [
     ("a selector", selectors.MAX_LENGTH),
     ("a selector", MAX_DEPTH),
     ("selectors", SessionQuota.MOST_SELECTORS),
-    ("ids", SessionQuota.MOST_NAMES // 1024**2),
-    ("different", MOST_SETS),
-    ("message groups", groups.MOST_GROUPS),
-    ("message groups", groups.MOST_BYTES // 1024**2),
+    ("ids", WORK_LIMITS.subscription_characters // 1024**2),
+    ("different", WORK_LIMITS.consumer_sets),
+    ("message groups", WORK_LIMITS.groups),
+    ("message groups", WORK_LIMITS.group_bytes // 1024**2),
     ("a token", tokens.MAX_LENGTH // 1024),
     ("a login", passwords.MAX_LENGTH),
     ("passcodes", failed_logins.PLACES),

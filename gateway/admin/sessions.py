@@ -19,9 +19,9 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_line
 from gateway.admin.listing import MAX_LIMIT, SLICE, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.broker.admin import rows
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.session.session import Session
-from gateway.broker.session.subscribe import INTERNAL
 from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")

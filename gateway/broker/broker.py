@@ -2,8 +2,7 @@
 
     connection -> open_session -> Session.handle(frame) -> router -> queue or topic -> outbox -> connection
 
-One thread, no I/O, and no clock but the one that it is given.  All methods return at once.  Frames that are to be
-written lie in outboxes, and those are listed in `dirty` until the transports flush them.
+One thread, no I/O, and no clock but the one that it is given.  All methods return at once.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from collections.abc import Callable
 
 from gateway.codec import Version, encoder
 
+from .core.arguments_check import ArgumentsNotice
 from .core.context import Context
 from .core.events import EventLog
 from .core.memory import Memory
 from .core.outbox import Outbox
 from .core.ports import ANONYMOUS, Carrier
-from .core.queue_arguments import ArgumentsNotice
 from .core.scheduler import Scheduler
 from .core.storage import Storage
+from .core.work_limits import WORK_LIMITS, WorkLimits
 from .errors import SessionEnded, TakenOver
 from .headers.parse import Misspelt
 from .model.access import Access
@@ -37,13 +37,6 @@ _SQUEEZED = 32
 class Broker:
     """Sessions, and the context, registry and router that they share.
 
-    Attributes:
-        context: what the parts of the broker share; some of it has a name here, too.
-        sessions: by id.
-        known: login and client-id -> the session that has them, the one that came last; others are about to go.
-        registry: which destinations there are.
-        router: the way of messages to them.
-
     Args:
         clock: seconds, never going back.
         epoch: seconds since the epoch.
@@ -55,6 +48,7 @@ class Broker:
         on_arguments: called when a client's queue arguments come into force, or come too late.
         on_misspelt: called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and
             its login.
+        work_limits: smaller ones are for tests.
     """
 
     def __init__(
@@ -71,14 +65,17 @@ class Broker:
         on_room: Callable[[], None] = lambda: None,
         on_arguments: Callable[[ArgumentsNotice], None] = lambda notice: None,
         on_misspelt: Callable[[Misspelt, str, str], None] = lambda header, session, login: None,
+        work_limits: WorkLimits = WORK_LIMITS,
     ) -> None:
         self.quotas = quotas or Quotas()
         policies = policies or Policies()
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, Session] = {}  # by id
+        # Login and client-id -> the session that has them, the one that came last; others are about to go.
         self.known: dict[tuple[str, str], Session] = {}
-        self.scheduler = Scheduler(clock, epoch, wake, busy)
+        self.scheduler = Scheduler(clock, epoch, wake, busy, work_limits)
         self.memory = Memory(self.quotas, self._on_memory)
         self._on_pressure, self._on_relief = on_pressure, on_relief
+        # What the parts of the broker share; some of it has a name here, too.
         self.context = Context(
             self.quotas,
             policies,
@@ -89,14 +86,16 @@ class Broker:
             on_room=on_room,
             on_arguments=on_arguments,
             on_misspelt=on_misspelt,
+            work_limits=work_limits,
         )
         self.counters = self.context.counters
         self.dates = self.context.ages
+        # Outboxes with frames, until the transports flush them: so frames of one turn go out together.
         self.dirty: deque[Outbox] = self.context.dirty
-        self.registry = Registry(self.context, policies)
-        self.router = Router(self.context, self.registry, policies)
+        self.registry = Registry(self.context, policies)  # which destinations there are
+        self.router = Router(self.context, self.registry, policies)  # the way of messages to them
         self.destinations = self.registry.destinations
-        # What queues and topics need of these two (`Destinations`).
+        # What queues and topics need of these two (`Destinations`): they are of lower layers, and import neither.
         self.deposit = self.router.deposit
         self.find = self.registry.find
         self.home_of = self.registry.home_of
@@ -134,6 +133,7 @@ class Broker:
             on_close=self._forget_session,
         )
         self.sessions[session.id] = session
+        # A client that lost its connection comes again before the old one is found dead: it must not wait for that.
         if client_id:
             ghost = self.known.get((login, client_id))
             self.known[login, client_id] = session
@@ -148,8 +148,10 @@ class Broker:
         self.sessions.pop(session.id, None)
         self.context.slow_consumers.forget(session)
         key = session.login, session.client_id
+        # Unless it was taken over, and a later session has the name now.
         if self.known.get(key) is session:
             del self.known[key]
+        # Such a user is one session: its destinations have a name that no other session will have.
         if session.login == ANONYMOUS and len(self.registry.streams):
             self.registry.streams.forget_user(session.user)
 
@@ -167,6 +169,7 @@ class Broker:
         """Take the memory guard's finding, see `Memory.judge`."""
         was_flooded = self.memory.flooded
         self.memory.judge(scarce=scarce, flooded=flooded, nearly_exhausted=nearly_exhausted, exhausted=exhausted)
+        # While outboxes are what fills the memory, slow clients get less of it, or end.
         if flooded or was_flooded:
             limit = self.quotas.max_outbound
             for session in self.sessions.values():
@@ -174,6 +177,7 @@ class Broker:
 
     def _on_memory(self) -> None:
         """Hold publishers back, or let them go on."""
+        # Memory that is short is one of the two reasons to check SENDs in full.
         self.look_at_store()
         if self.memory.pressed:
             self._on_pressure()

@@ -1,4 +1,4 @@
-"""Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.fail` makes an ERROR frame of one."""
+"""Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.failing` makes an ERROR frame of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 class HeaderMissing(ProtocolError):
     """A frame lacks a header that its command requires; `hint`: what else would help."""
 
-    cause = "malformed"
+    cause = "malformed"  # counted with the errors of the grammar: the client writes wrong frames
 
     def __init__(self, command: str, header: str, hint: str = "") -> None:
         detail = f"the {command} frame has no {header!r} header"
@@ -25,6 +25,7 @@ class NoFunction(NotAllowed):
     """No function of the application answers what is sent or subscribed to there."""
 
     def __init__(self, name: str) -> None:
+        # Cut, as all words of a client in an ERROR: a header may have 64 KiB, and logs repeat them.
         super().__init__("no function for this destination", f"the server has no function for {name[:80]!r} (handlers)")
 
 
@@ -47,23 +48,16 @@ class AccessRefused(NotAllowed):
 
     def __init__(self, message: str, detail: str, rule: str = "", action: str = "") -> None:
         super().__init__(message, detail)
-        self.rule = rule
-        self.action = action
+        self.rule = rule  # for the log alone: rules are no business of the client
+        self.action = action  # for the counters
 
 
+# One sentence for both halves: else it would tell a guesser which names exist.
 NOT_A_USER = "login and passcode do not belong to a user of this server"
 
 
 class LoginRefused(ProtocolError):
-    """The credentials were refused; never says which half was wrong.
-
-    Args:
-        detail: for the client.
-        is_guess: the client may be trying passcodes, so that it counts against the address.
-        method: for the log: the kind of credentials, in the words of `Identity`, or `none`; empty: not known.
-        why: for the log, which may know which half was wrong; it has nothing of the credentials themselves.
-        user: for the log: the name that the client claims, where it is one of a user, and so no misplaced secret.
-    """
+    """The credentials were refused.  `detail`: for the client; all that comes behind `is_guess` is for the log."""
 
     cause = "login-refused"
 
@@ -78,10 +72,10 @@ class LoginRefused(ProtocolError):
         user: str = "",
     ) -> None:
         super().__init__(message, detail)
-        self.is_guess = is_guess
-        self.method = method
-        self.why = why
-        self.user = user
+        self.is_guess = is_guess  # the client may be trying passcodes, so that it counts against the address
+        self.method = method  # the kind of credentials, in the words of `Identity`, or `none`; empty: not known
+        self.why = why  # it may say which half was wrong; it has nothing of the credentials themselves
+        self.user = user  # the name that the client claims, where it is one of a user, and so no misplaced secret
 
 
 class VersionRefused(ProtocolError):
@@ -100,6 +94,7 @@ class SlowConsumer(ProtocolError):
         self.limit = limit
 
 
+# A setting and a key of policies, so that the log says what to raise; a browser's limit cannot be set.
 OUTBOX, NEWS, BROWSER = "max_outbound", "slow_messages", "browser"
 SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
 """The limits that end a slow consumer: of its outbox; of a topic's subscriber, by its policy; of a browser."""
@@ -112,10 +107,7 @@ class TooCostly(ProtocolError):
 
 
 class SessionEnded(ProtocolError):
-    """An operator, or the shutdown of the server, ends the session.
-
-    `retry_after`: milliseconds after which the client should come back; None where it should not.
-    """
+    """An operator or the shutdown ends it.  `retry_after`: milliseconds until the client may come back; None: never."""
 
     cause = "ended"
 
@@ -125,13 +117,10 @@ class SessionEnded(ProtocolError):
 
 
 class TakenOver(SessionEnded):
-    """The client has come again, on another connection.
-
-    `by`: the address that it comes from, for the log.  `name`: of the durable subscription that is taken over, where no
-    client-id is.
-    """
+    """The client has come again.  `by`: its new address, for the log.  `name`: of the durable subscription, if any."""
 
     def __init__(self, by: str, name: str = "") -> None:
+        # Both cases are told apart: a program that was started twice must know which name to change.
         of_name = f"another connection subscribed under the same durable-subscription-name, {name[:80]!r}"
         reason = of_name if name else "another connection came under the same client-id"
         super().__init__(
@@ -166,12 +155,15 @@ def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V1
     headers = {"message": str(error)}
     if frame is not None and "receipt" in frame.headers:
         headers["receipt-id"] = frame.headers["receipt"]
+    # Its SEND is not the frame at work any more; the RECEIPT that it asked for waited for the answer.
     if isinstance(error, RenewalRefused) and error.receipt is not None:
         headers["receipt-id"] = error.receipt
+    # NEG-04: so the client knows what it may offer next time.
     if isinstance(error, VersionRefused):
         headers["version"] = ",".join(each.name for each in VERSIONS)
     if isinstance(error, SessionEnded) and error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
+    # The short sentence is in `message`, which clients show; the body has what to do.
     body = error.detail.encode()
     if body:
         headers["content-type"] = "text/plain;charset=utf-8"

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from .queue.subscription import Subscription
     from .session.session import Session
 
-# Sessions and destinations that are looked at in one turn: very many of them must hold up no client.
-_PER_TURN = 500
-
 
 class Gauges:
     """Samples all sessions and queues; `pause`: seconds between two looks."""
@@ -32,6 +29,7 @@ class Gauges:
     def begin(self) -> None:
         """Look, and again later."""
         scheduler = self._broker.scheduler
+        # Kept for one look only, so that what has gone is not kept alive by it for longer.
         self._before, self._now = self._now, set()
         scheduler.at(scheduler.clock() + self._pause, self.begin)
         scheduler.run(self._look())
@@ -43,12 +41,14 @@ class Gauges:
         every = chain(broker.destinations.values(), broker.registry.hidden.values())
         queues = [target for target in every if isinstance(target, Queue)]
         targets: list[Session | Queue] = [*sessions, *queues]
+        most = broker.context.work_limits.gauge_looks
         for count, each in enumerate(targets):
-            if count and count % _PER_TURN == 0:
+            if count and count % most == 0:
                 yield
             if isinstance(each, Queue):
                 self._of_queue(each)
             else:
+                # Those in mode auto have nothing unacknowledged.
                 for subscription in each.subscriptions.acknowledging.values():
                     self._of_subscription(subscription)
 
@@ -57,6 +57,7 @@ class Gauges:
             oldest = next(iter(subscription.ledger.values()))
             self._records.pending(subscription, len(subscription.ledger), oldest)
             self._now.add(subscription)
+        # Once, when it has become empty: else its last gauge would stand for ever.
         elif subscription in self._before:
             self._records.pending(subscription, 0, None)
 

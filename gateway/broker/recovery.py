@@ -1,8 +1,7 @@
 """Recovery at the start of a process: the rows of the store become queues again.
 
 Queues come back with their rows alone: contents are read when a client wants them, so that a million messages are there
-within a second or two.  Only where messages may have to go, or replace each other, are they read at once: such queues
-are bounded by their limits.
+within a second or two.
 """
 
 from __future__ import annotations
@@ -20,9 +19,6 @@ from .topic import offsets, retained, stream
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Rows that are read at once.
-_PAGE = 1_000
-
 Read = Callable[[Sequence[int]], list[Stored]]
 
 
@@ -34,7 +30,8 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     """
     storage, router = broker.storage, broker.router
     assert storage is not None  # recovery reads it
-    streams = broker.registry.streams
+    streams, most = broker.registry.streams, broker.context.work_limits.recovery_rows
+    # Of streams that are not stored, all up to here was lost with the last process.
     streams.started = router.number
     restorers = {scheduled.KIND: router.delayed.restore, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
@@ -43,6 +40,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     takers: dict[int, Callable[[StoredRow], None]] = {}
     for place in places:
         restore = restorers.get(place.kind)
+        # Its queue was gone when the last process ended, but for messages that sessions still held.
         if place.kind == ENDED:
             storage.drop(place.number)
             takers[place.number] = _pass_over
@@ -51,6 +49,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         elif place.kind == stream.KIND and not place.name:
             streams.restore(place)
         elif place.kind == stream.KIND:
+            # None: the policy keeps no stream any more, or not in the store.  Its rows stay as they are.
             restored = broker.registry.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:
@@ -67,10 +66,12 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             takers[place.number] = partial(_note, found)
     used = set()
     last = 0
+    # One pass over all places in the order of rows: so each queue gets its own in order, without sorting.
     for row in rows:
         takers[row.place](row)
         used.add(row.place)
         last = row.row
+    # A place without rows is of no use any more, unless new rows of its queue go there.
     for number, queue in queues.items():
         if number not in used and queue.storage is not None and not queue.storage.has_place(number):
             storage.drop(number)
@@ -78,14 +79,17 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         each.recovered(clean=clean)
         streams.emptied(each)
     for take, found in pools:
-        for stored in _pages(found, read):
+        for stored in _pages(found, read, most):
             take(stored)
     for queue in dict.fromkeys(queues.values()):
         # After a kill the store cannot tell which messages were delivered.
         if queue.storage is not None and not clean and queue.storage.rows:
             queue.storage.suspect(last)
+        # Where messages may have to go, or replace each other, contents are needed now.  Such queues are bounded by
+        # their limits.
         if queue.storage is not None and not queue.storage.has_pages():
-            queue.arrive(_pages(queue.storage.take_all(), read))
+            queue.arrive(_pages(queue.storage.take_all(), read, most))
+        # All it had may have expired meanwhile.
         broker.forget_if_idle(queue)
 
 
@@ -97,6 +101,6 @@ def _note(rows: list[int], row: StoredRow) -> None:
     rows.append(row.row)
 
 
-def _pages(rows: list[int], read: Read) -> Iterator[Stored]:
-    for start in range(0, len(rows), _PAGE):
-        yield from read(rows[start : start + _PAGE])
+def _pages(rows: list[int], read: Read, most: int) -> Iterator[Stored]:
+    for start in range(0, len(rows), most):
+        yield from read(rows[start : start + most])

@@ -23,8 +23,8 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Session
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.model.identity import Renewal
-from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
 from .registry import SUBSCRIBE, Function, Handlers

@@ -284,7 +284,7 @@ def _server_of(
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(server.memory_guard, settings.memory_mark)
     # Sessions that the changed rules no longer allow are ended.
-    rules.on_change(lambda: recheck(server.broker.sessions.values(), server.broker.scheduler))
+    rules.on_change(lambda: recheck(server.broker.sessions.values(), server.broker.context))
     return server
 
 

@@ -59,7 +59,7 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
     except JournalError as error:
         raise StartError(unusable("journal", error)) from None
     broker = server.broker
-    broker.records = records = EventLog(broker.sessions, journal)
+    broker.records = records = EventLog(broker.sessions, journal, broker.context.work_limits)
     if settings.journal_gauges:
         Gauges(broker, records, settings.journal_gauges).begin()
     journal.start()

@@ -19,6 +19,7 @@ from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.outbox import Outbox
 from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.core.storage import Storage
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.errors import SessionEnded
 from gateway.broker.model.access import Access
 from gateway.broker.model.identity import Identity
@@ -61,6 +62,7 @@ class Server:
         policies: Policies | None = None,
         store: TendedStore | None = None,
         authorizer: Authorizer | None = None,
+        work_limits: WorkLimits = WORK_LIMITS,
     ) -> None:
         header_logs = HeaderLogs()
         self.broker = Broker(
@@ -75,6 +77,7 @@ class Server:
             on_room=lambda: self.back_pressure.room_came(),
             on_arguments=header_logs.tell_arguments,
             on_misspelt=header_logs.tell_misspelt,
+            work_limits=work_limits,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
@@ -105,7 +108,11 @@ class Server:
         broker = self.broker
         metadata = Metadata(broker.scheduler.clock, broker.scheduler.epoch)
         broker.storage = storage = Storage(
-            metadata, busy=lambda: committer.ask(), on_relief=self.relieve, on_state=broker.look_at_store
+            metadata,
+            busy=lambda: committer.ask(),
+            on_relief=self.relieve,
+            on_state=broker.look_at_store,
+            work_limits=broker.context.work_limits,
         )
         self.committer = committer = Committer(storage, store, self.flush)
         self._housekeeper = Housekeeper(storage, store, committer)

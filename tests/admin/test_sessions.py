@@ -10,7 +10,7 @@ import trio
 
 from gateway.admin import listing
 from gateway.broker.admin import rows
-from gateway.broker.session.subscribe import INTERNAL
+from gateway.broker.core.ports import INTERNAL
 from gateway.codec import V12
 from tests.observe.everything import Carrier
 from tests.transports.peers import Peer

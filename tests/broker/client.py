@@ -19,7 +19,8 @@ from typing import Any
 
 from gateway.broker import Broker, Quotas
 from gateway.broker.admin.messages import MessageAdmin
-from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.core.arguments_check import ArgumentsNotice
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening
 from gateway.broker.headers.parse import Misspelt
@@ -48,10 +49,17 @@ class Scene:
     True: there is a store, an empty one; or the one that a process before this has left.
     """
 
-    def __init__(self, policies: Rules | None = None, *, stored: bool | MemoryStore = False, **quotas: Any) -> None:
+    def __init__(
+        self,
+        policies: Rules | None = None,
+        *,
+        stored: bool | MemoryStore = False,
+        work_limits: WorkLimits = WORK_LIMITS,
+        **quotas: Any,
+    ) -> None:
         self.now = 1_000.0  # the broker's clock, in seconds
         self.epoch = EPOCH  # seconds since the epoch when that clock is 0
-        self._made_of = (policies, quotas)
+        self._made_of = (policies, {"work_limits": work_limits, **quotas})
         self._next: Scene | None = None
         self._vault: Vault | None = None
         # what the broker said about memory: True when it becomes short, False when it is no longer
@@ -71,6 +79,7 @@ class Scene:
             on_room=self._on_room,
             on_arguments=self.notices.append,
             on_misspelt=lambda *told: self.misspelt.append(told),
+            work_limits=work_limits,
         )
         self.message_admin = MessageAdmin(self.broker)
         self.clients: list[Client] = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.codec import Version
 
 from .client import ALL, Client, Scene
@@ -14,13 +15,24 @@ from .client import ALL, Client, Scene
 Stage = Callable[..., Scene]
 
 
+def small(**limits: Any) -> pytest.MarkDecorator:
+    """Gives the scenes of a test, or of all tests of a class, smaller limits: `@small(groups=3)`."""
+    return pytest.mark.parametrize("work_limits", [WorkLimits(**limits)], ids=["small"])
+
+
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def work_limits() -> WorkLimits:
+    """Those of the scenes that `stage` makes, where it is given no others."""
+    return WORK_LIMITS
+
+
+@pytest.fixture
+def stage(work_limits: WorkLimits) -> Iterator[Stage]:
     """Makes scenes with policies and quotas of one's own: `stage({"/queue/a": {"backoff": 1.0}}, max_outbound=9)`."""
     scenes: list[Scene] = []
 
     def make(policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> Scene:
-        scenes.append(Scene(policies, **quotas))
+        scenes.append(Scene(policies, **{"work_limits": work_limits} | quotas))
         return scenes[-1]
 
     yield make

@@ -151,7 +151,7 @@ class Notebook(Notes):
 def recorded(scene: Scene) -> Notebook:
     """From now on a scene has a recorder."""
     notebook = Notebook()
-    scene.broker.records = EventLog(scene.broker.sessions, notebook)
+    scene.broker.records = EventLog(scene.broker.sessions, notebook, scene.broker.context.work_limits)
     return notebook
 
 

@@ -112,6 +112,7 @@ class Vault:
             busy=self._on_busy,
             on_relief=self._on_relief,
             on_state=broker.look_at_store,
+            work_limits=broker.context.work_limits,
         )
         self.storage.places_from(max(store.places, default=0) + 1)
         broker.router.number_from(max(store.highest, int(broker.scheduler.epoch() * 1e6)))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import gauges
 from gateway.broker.gauges import Gauges
 
 from .client import Scene
-from .conftest import Stage
+from .conftest import Stage, small
 from .durable import P, fill
 from .recorder import Notebook, Row, recorded
 
@@ -109,8 +108,8 @@ def test_of_an_earlier_process_the_time_is_not_known(stage: Stage) -> None:
     assert [each.destination for each in next_look(scene, notes)] == [Q, "/queue/b"]
 
 
-def test_very_many_are_looked_at_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauges, "_PER_TURN", 2)
+@small(gauge_looks=2)
+def test_very_many_are_looked_at_in_turns(scene: Scene) -> None:
     notes = recorded(scene)
     clients = [scene.connect() for _ in range(3)]
     for number, client in enumerate(clients):

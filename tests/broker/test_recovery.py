@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import recovery
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.model.changes import Stored
 from gateway.broker.model.policy import WhenFull
 
@@ -347,8 +347,8 @@ class TestDeduplication:
 
 
 def test_what_is_read_at_once_is_read_in_pages(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "_PAGE", 2)
-    scene = stage({QUEUE: {"max_messages": 9, "when_full": WhenFull.DROP_OLDEST}}, stored=True)
+    policies = {QUEUE: {"max_messages": 9, "when_full": WhenFull.DROP_OLDEST}}
+    scene = stage(policies, stored=True, work_limits=WorkLimits(recovery_rows=2))
     fill(scene, 5)
     sizes: list[int] = []
     read = MemoryStore.read

@@ -12,20 +12,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
-from gateway.broker.topic import offsets
+from gateway.broker import Broker
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.cli.main import main
 from gateway.stores import file
+from gateway.transports import server
 
 from . import points
 
-# Seconds between two looks at how far readers with a name have come: as usual, no life would see one.
-_PAUSE = 0.05
+# It looks often at how far readers with a name have come: as usual, no life would see that.
+_LIMITS = WorkLimits(offset_pause=0.05)
 
 
 def run() -> None:
-    offsets._PAUSE = _PAUSE
+    server.Broker = partial(Broker, work_limits=_LIMITS)  # type: ignore[assignment,attr-defined]
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     point = os.environ.get("CRASH_POINT")
     if point:

@@ -88,7 +88,7 @@ class TestRows:
             await peer.aclose()
             stranger = await trio.open_tcp_stream("127.0.0.1", int(gateway.addresses["tcp"][0].rpartition(":")[2]))
             await stranger.send_all(frame("CONNECT", accept_version="9", login="bob", passcode="open-sesame"))
-            await until(lambda: gateway.broker.counters.refused == 1)
+            await until(lambda: gateway.broker.counters.totals()["refused"] == 1)
             await stranger.aclose()
         error = next(row for row in rows() if row["event"] == "error")
         assert error["principal"] == "(hidden)", "nobody has said that it is a user's name, and no passcode"

@@ -19,6 +19,7 @@ from gateway.auth.authenticator import Anonymous
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.core.counters import Counters
 from gateway.broker.core.ports import Authenticator
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
@@ -54,6 +55,7 @@ class Harness:
     options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> keys of `Policy`
+    work_limits: WorkLimits = WORK_LIMITS
     secured: bool = False  # all connections carry TLS
     address: str = ""  # of the clients that connect from now on; empty: a unix socket
     connections: list[Connection] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Harness:
 
     def __post_init__(self) -> None:
         policies = Policies((Pattern(text), values) for text, values in self.policies.items())
-        self.server = Server(self.authenticator, self.quotas, self.options, policies)
+        self.server = Server(self.authenticator, self.quotas, self.options, policies, work_limits=self.work_limits)
         self.nursery.start_soon(self.server.run)
 
     @property

@@ -113,7 +113,7 @@ class TestTls:
         with structlog.testing.capture_logs() as logs:
             with pytest.raises(trio.BrokenResourceError):
                 await meet()
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert [entry["reason"] for entry in logs] == [reason]
 
     async def test_http_1_1_is_agreed_for_websockets(self, harness: Harness, certificates: TlsCertificates) -> None:
@@ -147,7 +147,7 @@ class TestTls:
                 await visit.stream.send_all(data)
                 answer = await read_all(visit.stream)
             await visit.stream.aclose()
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert answer.startswith(start)
         assert (b"this port speaks TLS only" in answer) is bool(start)
         if kind == "websocket":
@@ -185,7 +185,7 @@ class TestProxy:
                     assert await visit.stream.receive_some() == b""
             await until(lambda: logs)
         assert logs[0]["reason"].startswith(reason)
-        assert harness.counters.refused == 1
+        assert harness.counters.totals()["refused"] == 1
         assert not harness.server.connection_limits.connections
 
     async def test_tls_behind_it(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
@@ -295,7 +295,7 @@ async def test_the_connect_timeout(
         assert await read_all(visit.stream) == b""
     assert [entry["reason"] for entry in logs] == [f"connect timeout: the {stage} did not come to an end"]
     assert trio.current_time() == pytest.approx(10.0, abs=0.1)
-    assert harness.counters.refused == 1
+    assert harness.counters.totals()["refused"] == 1
     assert not harness.server.open_connections
 
 
@@ -328,5 +328,5 @@ class TestDraining:
             await visit.stream.aclose()
             await until(lambda: not harness.server.connection_limits.connections)
         assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
-        assert (harness.counters.refused, harness.counters.sessions) == (1, 0)
+        assert (harness.counters.totals()["refused"], harness.counters.sessions) == (1, 0)
         assert not logs

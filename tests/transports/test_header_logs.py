@@ -8,7 +8,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.core.arguments_check import ArgumentsNotice
 from gateway.transports.flow.header_logs import HeaderLogs
 
 from .harness import Harness

@@ -160,7 +160,7 @@ class TestServe:
             assert await read_all(theirs) == b""
         assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"
-        assert harness.counters.refused == 1
+        assert harness.counters.totals()["refused"] == 1
 
 
 MANY = 12

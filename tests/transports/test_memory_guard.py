@@ -230,8 +230,8 @@ class TestLimit:
             await consumes(worker, ack="client", prefetch_count=prefetch)
         peer = await home.session("tcp")  # must be read, and sends until it is refused
         await peer.send_frame("BEGIN", transaction="t")
-        errors = home.counters.errors
-        while home.counters.errors == errors:
+        errors = home.counters.totals()["errors"]
+        while home.counters.totals()["errors"] == errors:
             await peer.publish("/queue/c", b"x" * 10_000)
             await trio.sleep(1.1)  # at the end it is slowed down
         await trio.sleep(5)

@@ -9,9 +9,8 @@ import trio
 import trio.testing
 
 from gateway.auth.authenticator import Anonymous
-from gateway.broker.core import storage as storage_module
 from gateway.broker.core.storage import Storage
-from gateway.broker.queue import durable
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.stores import writer
 from gateway.transports import Server
 
@@ -29,26 +28,37 @@ class StoredHarness(Harness):
 
     def __post_init__(self) -> None:
         self.disk = Disk()
-        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.server = Server(
+            self.authenticator, self.quotas, self.options, store=self.disk, work_limits=self.work_limits
+        )
         self.nursery.start_soon(self.server.run)
 
 
+UNWRITTEN = 20 * 1_500
+
+
 @pytest.fixture
-async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHarness]:
+def work_limits() -> WorkLimits:
     """Twenty messages may wait to be written."""
-    monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
+    return WorkLimits(unwritten_bytes=UNWRITTEN)
+
+
+# Hardly anything fits into memory: what comes goes into the backlog, durable or not.
+spilling = pytest.mark.parametrize(
+    "work_limits", [WorkLimits(unwritten_bytes=UNWRITTEN, in_memory_bytes=2_000)], ids=["spilling"]
+)
+
+
+@pytest.fixture
+async def harness(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, work_limits: WorkLimits
+) -> AsyncIterator[StoredHarness]:
     monkeypatch.setattr(writer, "_PAUSE", 0.001)
     monkeypatch.setattr(writer, "_RETRY", 0.001)
-    made = StoredHarness(nursery, authenticator=Anonymous())
+    made = StoredHarness(nursery, authenticator=Anonymous(), work_limits=work_limits)
     yield made
     made.disk.let_go()
     made.close()
-
-
-@pytest.fixture
-def spilling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hardly anything fits into memory: what comes goes into the backlog, durable or not."""
-    monkeypatch.setattr(durable, "MOST_IN_MEMORY", 2_000)
 
 
 def storage_of(harness: StoredHarness) -> Storage:
@@ -102,7 +112,7 @@ class TestClients:
 
 
 class TestSlow:
-    @pytest.mark.usefixtures("spilling")
+    @spilling
     @pytest.mark.parametrize("headers", [DURABLE, PLAIN], ids=["durable", "plain"])
     async def test_a_publisher_that_fills_the_backlog_is_blocked(
         self, harness: StoredHarness, headers: dict[str, str], nursery: trio.Nursery
@@ -112,7 +122,7 @@ class TestSlow:
         nursery.start_soon(publish, harness, publisher, "/queue/a", headers)
         await until(lambda: reasons(harness) == ["disk slow"])
         assert 10 < frames(harness) < 50
-        assert storage_of(harness).nbytes < 2 * storage_module.MOST_WAITING
+        assert storage_of(harness).nbytes < 2 * UNWRITTEN
         harness.disk.let_go()
         assert await receipt(publisher) == "last"
         await until(lambda: not reasons(harness))
@@ -156,7 +166,7 @@ async def fill(harness: StoredHarness) -> None:
 
 
 class TestNearlyFull:
-    @pytest.mark.usefixtures("spilling")
+    @spilling
     async def test_a_publisher_that_fills_the_backlog_is_blocked(
         self, harness: StoredHarness, nursery: trio.Nursery
     ) -> None:

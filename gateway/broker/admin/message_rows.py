@@ -23,18 +23,18 @@ def id_of(number: int) -> str:
 
 
 def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
-    """A message that waits in a queue.
-
-    `most`: bytes of the body, and characters of the headers: a page of them has to fit into memory.
-    """
+    """A message that waits in a queue.  `most`: bytes of the body, and characters of the headers."""
     context = queue.context
     now, headers = context.scheduler.epoch(), message.head.headers
+    # By the recorder's clock: without a recorder it is not known.
     age = context.records.age_of(message)
     return {
         "id": message.id.decode(),
+        # As its sender wrote it, which for a user's queue or an alias is not the queue's name.
         "destination": headers.get("destination", queue.name)[:most],
         "size": len(message.body),
         "priority": message.options.priority,
+        # From the broker's clock, which begins anywhere, to that of the operator.
         "expires": now + message.expires - context.scheduler.clock() if message.expires else None,
         "sent": None if age is None else now - age,
         "deliveries": message.attempts,
@@ -45,6 +45,7 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
 
 def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, object]:
     """Headers and body, and whether they are cut.  `most`: bytes of the body, and characters of the headers."""
+    # Cut here and not in the page: a page of whole messages would not fit into memory.
     shown = _some(headers, most)
     return {
         "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
@@ -53,9 +54,10 @@ def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, 
 
 
 def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:
-    """The headers that fit into so many characters; one that does not fit leaves the room to the next."""
+    """The headers that fit into so many characters."""
     shown = {}
     for name, value in headers.items():
+        # Whole ones only, for half a value misleads; one that does not fit leaves the room to the next.
         if len(name) + len(value) <= most:
             shown[name] = value
             most -= len(name) + len(value)
@@ -63,6 +65,7 @@ def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:
 
 
 def _of_dead_letter(message: Message, most: int) -> dict[str, object] | None:
+    # The mark, and not a header: it says that the broker wrote all of those below, so they are there and well-formed.
     if message.head.derived is not DEAD_LETTER:
         return None
     headers = message.head.headers
@@ -76,8 +79,9 @@ def _of_dead_letter(message: Message, most: int) -> dict[str, object] | None:
 
 
 def of_body(shown: bytes, is_cut: bool) -> dict[str, object]:
-    """The body as text, or as base64 where it is no UTF-8; a character that the cut goes through is left out."""
+    """The body as text, or as base64 where it is no UTF-8."""
     try:
+        # Incremental: where the body is cut, half a character at its end is left out and is no error.
         text, encoding = codecs.getincrementaldecoder("utf-8")().decode(shown, final=not is_cut), "utf-8"
     except UnicodeDecodeError:
         text, encoding = b64encode(shown).decode(), "base64"

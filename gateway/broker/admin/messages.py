@@ -31,9 +31,6 @@ __all__ = ["Busy", "MessageAdmin", "Outcome", "Page", "RunningOperation", "Searc
 
 MOST_SHOWN = 4 * 1024
 """Bytes of each body in a list."""
-MOST_OF_A_PAGE = 512 * 1024
-"""Bytes of the rows of a page, of bodies and headers as they were sent.  JSON of them takes 1 to 3 ms, without another
-task between; of a thousand rows of full size it would take 60.  A hundred whole bodies with ordinary headers fit in."""
 # Bytes of a row beside the headers and the body.
 _OF_A_ROW = 300
 
@@ -60,13 +57,13 @@ class Search:
 
     Args:
         offset: so many are skipped.
-        limit: most rows; large rows end the page before it (`MOST_OF_A_PAGE`), but there is at least one.
+        limit: most rows; large rows end the page before it (`listed_bytes`), but there is at least one.
         selector: only messages that it selects; None: all.
         total: how many wait; None: they are counted.
         most: bytes of each body.
     """
 
-    needs_pause = False
+    needs_pause = False  # nothing is sent, so no subscriber can fall behind
 
     def __init__(
         self,
@@ -87,8 +84,8 @@ class Search:
         self._total = total
         self._most = most
         self._found: list[dict[str, object]] = []
-        self._room = MOST_OF_A_PAGE
-        # Messages before the offset that need not be looked at are skipped by the scan.
+        self._room = queue.context.work_limits.listed_bytes
+        # Where the total is known, no message before the offset need be looked at: the scan skips them unread.
         self._seen = skip = offset if total is not None and only is None else 0
         self._scan = QueueScan(queue, self, only=only, skip=skip)
 
@@ -99,11 +96,13 @@ class Search:
     def visit(self, message: Message, where: ScanPosition) -> bool:
         if self._selector is not None and not self._selector(message.head.headers):
             return True
+        # A position counts what the selector takes, as the offset of the next page does.
         if self._first <= self._seen < self._end:
             row = of_message(self._queue, message, self._most)
             self._found.append(row | {"position": self._seen, "delayed": where is ScanPosition.RESTING})
             self._count(message)
         self._seen += 1
+        # Where the total is not known, the rest is visited to be counted.
         return self._total is None or self._seen < self._end
 
     def _count(self, message: Message) -> None:
@@ -111,6 +110,7 @@ class Search:
         # Destinations are in fields of their own, too.
         shown = min(len(message.body), self._most) + min(message.head.size, 2 * self._most)
         self._room -= _OF_A_ROW + shown
+        # This row is the last one and still in the page, so that each page has one and the next offset grows.
         if self._room <= 0:
             self._end = self._seen + 1
 
@@ -119,6 +119,7 @@ class Search:
 
     def over(self) -> None:
         total = self._seen if self._total is None else self._total
+        # Where nothing was found, the queue has become shorter than `total` meanwhile: there is no next page.
         self._then(Page(self._found, total, self._end if self._found and self._end < total else None))
 
 
@@ -145,15 +146,13 @@ class MessageAdmin:
         return Search(queue, then, offset=offset, limit=limit, selector=wanted, total=total)
 
     def find(self, name: str, id: str, most: int, then: Callable[[dict[str, object] | None], None]) -> Search:
-        """One message of a queue; None: it does not wait there.
-
-        `most`: bytes of its body.  Raises Unknown: no such queue.
-        """
+        """One message of a queue, or None.  `most`: bytes of its body.  Raises Unknown: no such queue."""
 
         def tell(page: Page) -> None:
             # Its position is not known, because the messages before it were not read.
             then(page.messages[0] | {"position": None} if page.messages else None)
 
+        # The total is given, though nothing is counted: so the scan ends with the message that it finds.
         return Search(self._queue(name), tell, total=1, most=most, only=list(_numbers([id])))
 
     def scheduled(self, id: str) -> ScheduledSend | None:
@@ -204,10 +203,7 @@ class MessageAdmin:
     def redrive(
         self, name: str, ids: Sequence[str] | None, limit: int | None, then: Callable[[Outcome], None]
     ) -> RunningOperation:
-        """Send dead letters back to where they came from, with a fresh count of failures.
-
-        Raises Unknown: no such queue.
-        """
+        """Send dead letters back where they came from, without their failures.  Raises Unknown: no such queue."""
         return self._begin(self._queue(name), RedriveMessages(self._broker), then, ids=ids, limit=limit)
 
     def delete_durable(self, name: str, then: Callable[[], None]) -> None:
@@ -227,6 +223,7 @@ class MessageAdmin:
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back, never at once, when all changes so far are in the store."""
         storage, scheduler = self._broker.storage, self._broker.scheduler
+        # Later even without a store: the caller may not have noted yet what it waits for.
         scheduler.later(then if storage is None else lambda: storage.when_all_written(then))
 
     def _begin(
@@ -241,6 +238,7 @@ class MessageAdmin:
     ) -> RunningOperation:
         wanted = None if ids is None else _numbers(ids)
         running = RunningOperation(queue, operation, then, wanted=wanted, selector=_parsed(selector), limit=limit)
+        # Ids that no message of this server can have: they are told with those that do not wait there.
         if wanted is not None and ids is not None:
             known = set(wanted.values())
             running.outcome.missing = [id for id in dict.fromkeys(ids) if id not in known]
@@ -251,6 +249,7 @@ class MessageAdmin:
     def _queue(self, name: str) -> Queue:
         """The queue of that name.  Raises Unknown: there is none."""
         registry = self._broker.registry
+        # As it is, first: hidden queues have canonical names that no client can write.
         found = registry.find(name)
         if found is None:
             try:
@@ -264,11 +263,13 @@ class MessageAdmin:
 
     def _target(self, name: str) -> str:
         """The canonical name of a target.  Raises NotAllowed: messages cannot be moved there, or it is a list."""
+        # The hidden queue of a user or of a durable subscription may be a target.
         if isinstance(self._broker.registry.find(name), Queue):
             return name
         if "," in name:  # a list of destinations, so no consumer could subscribe to a queue of that name
             raise NotAllowed("several targets", f"{name[:80]!r} must name one destination")
         name = names.canonical(name)
+        # Only `Router.prepare` finds the queue of a function: a moved message would wait where nothing reads it.
         if name.startswith(names.APP):
             raise NotAllowed(
                 "target is a function", f"{name[:80]!r} is handled by a function; name a queue, or a topic"
@@ -286,6 +287,7 @@ def _numbers(ids: Sequence[str]) -> dict[int, str]:
     found = {}
     for id in ids:
         start, number = id[: len(run)], id[len(run) :]
+        # 18 digits fit into 64 bits, and `int` of thousands would take long.
         if start == run and number.isascii() and number.isdigit() and len(number) <= 18:
             found[int(number)] = id
     return found

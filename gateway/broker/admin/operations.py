@@ -1,15 +1,10 @@
 """Operations on messages that wait: purge, move and redrive.
 
-Each message is taken out of its queue and put elsewhere in one step, and so in one batch of the store: after a kill it
-is in one of both places, never in none and never in both.  A message that a consumer got meanwhile stays with it.
-
 A message is only moved if there is room: no message that waits at the target is dropped for it, and no subscriber is
-disconnected.  A queue that is full takes none, that of a durable subscription included; at a topic the operation waits
-for the slowest subscriber.
+disconnected.  A message that a consumer got meanwhile stays with it.
 
 A moved message is a new message at its destination: with another message-id, behind all messages that wait there of its
-priority, and with no failures so far.  Headers, body, priority, group and time to live are those it had.  In the
-records the old one is `dropped`, with the reason `moved` or `redriven`.
+priority, and with no failures so far.  Headers, body, priority, group and time to live are those it had.
 """
 
 from __future__ import annotations
@@ -36,8 +31,6 @@ if TYPE_CHECKING:
     from ..broker import Broker
     from ..core.counters import Drop
 
-MOST_REFUSED = 1_000
-"""Refusals that are listed; further ones are counted only."""
 # Seconds to wait for a subscriber of the target that does not read.
 _PATIENCE = 10.0
 # Headers of a dead letter that its message did not have.
@@ -53,7 +46,7 @@ class Outcome:
     done: int = 0  # how many messages
     # ids that do not wait there: a consumer has them, or they have gone, or never existed
     missing: list[str] = field(default_factory=list)
-    # id and sentence of messages that stay where they are, the first `MOST_REFUSED`
+    # id and sentence of messages that stay where they are, the first ones (`listed_refusals`)
     refused: list[tuple[str, str]] = field(default_factory=list)
     refusals: int = 0  # how many stay
     stopped: str = ""  # why it ended early; empty: it did not
@@ -133,6 +126,7 @@ class RunningOperation:
             self._patience = 0.0
             return False
         now = self._context.scheduler.clock()
+        # Set by the first of several waits in a row, so that they end: a subscriber that hangs would hold it for ever.
         self._patience = self._patience or now + _PATIENCE
         if now >= self._patience:
             self.outcome.stopped = why
@@ -140,10 +134,12 @@ class RunningOperation:
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
         outcome, queue = self.outcome, self._queue
+        # `needs_pause`, which the scan asks between two visits, may have ended the patience.
         if outcome.stopped or (self._limit is not None and outcome.done >= self._limit):
             return False
         if self._selector is not None and not self._selector(message.head.headers):
             return True
+        # Before the message is taken out: one that is refused never left its place.
         try:
             self._operation.check(queue, message)
         except NotAllowed as error:
@@ -153,6 +149,8 @@ class RunningOperation:
             self._refuse(message, error.detail)
             return self._looks_for_more()
         self._tick_off(message)
+        # Out of its queue and elsewhere in one step, and so in one batch of the store: after a kill it is in one of the
+        # two places, never in none and never in both.
         self._withdraw(message, where)
         self._operation.carry_out(queue, message)
         outcome.done += 1
@@ -169,7 +167,7 @@ class RunningOperation:
     def _refuse(self, message: Message, why: str) -> None:
         self._tick_off(message)
         self.outcome.refusals += 1
-        if len(self.outcome.refused) < MOST_REFUSED:
+        if len(self.outcome.refused) < self._context.work_limits.listed_refusals:
             self.outcome.refused.append((message.id.decode(), why))
 
     def _withdraw(self, message: Message, where: ScanPosition) -> None:
@@ -181,6 +179,7 @@ class RunningOperation:
             assert queue.storage is not None  # it has the backlog
             assert queue.storage.paged is not None
             queue.storage.paged.claim(message.row)
+            # Only what is in memory is in its account, and `carry_out` takes it out of that.
             self._context.memory.keep(message.size)
         else:
             queue.take_out(message)
@@ -224,6 +223,7 @@ class Transfer:
     def check(self, name: str, message: Message) -> None:
         """Check if a message finds room there.  Raises NotAllowed: it does not."""
         broker = self._broker
+        # `deposit` passes this limit, as dead letters must find room; an operator's move need not.
         reason = broker.memory.is_full
         if reason:
             raise NotAllowed("memory limit reached", reason)
@@ -232,15 +232,18 @@ class Transfer:
             _check_queue(target, message)
         elif names.is_topic(name):
             self._check_topic(name, message)
+        # Made anew, the queue of a user, a function or a subscription that has gone might never be read.
         elif name.startswith(names.HIDDEN) or broker.registry.is_gone(name):
             raise NotAllowed("no such destination", f"{name[:80]!r} does not exist any more")
         else:
             _check_size(limits_of(broker.router.policies.find(name)), 0, name, message)
+        # As the router checks a SEND: how many destinations there may be, and whether the store works.
         sending = PreparedSend([(name, message.head)], message.body, _properties(message), "", message.expires)
         broker.router.check([sending])
 
     def _check_topic(self, name: str, message: Message) -> None:
         topics = self._topics(name)
+        # A SEND without subscribers is no error; but to move messages is not to lose them.
         if not topics and not self._broker.registry.keeps_stream(name):
             raise NotAllowed("no subscriber", f"{name[:80]!r} has no subscriber, so the message would be lost")
         for topic in topics:
@@ -258,6 +261,7 @@ class Transfer:
         """Send a message there that was taken out of its queue and still counts as kept."""
         broker = self._broker
         options, body, expires = _properties(message), message.body, message.expires
+        # First out of the account of memory and the store: the new message takes the same room once more.
         queue.let_go(message)
         broker.counters.moved += 1
         broker.records.ended("dropped", queue.name, message, reason=why)
@@ -267,12 +271,14 @@ class Transfer:
         # The publisher whose frames are handled next did not cause these deliveries.
         self._slow |= slow_consumers.strained - strained
         slow_consumers.strained.intersection_update(strained)
+        # Subscribers that must acknowledge have private queues; full ones would cost them messages, or the connection.
         if names.is_topic(target):
             for topic in self._topics(target):
                 self._behind |= {each: own for each, own in topic.queued.items() if _is_half_full(own)}
 
     def strained(self) -> str:
         """The subscriber that does not read, in a sentence; empty: all read."""
+        # Those that have caught up or gone hold up nothing any more.
         self._slow = {each for each in self._slow if each.size > each.relief and not each.closed}
         self._behind = {each: own for each, own in self._behind.items() if not each.ended and _is_half_full(own)}
         sessions = [*[each.peer for each in self._slow], *[each.peer for each in self._behind]]
@@ -285,22 +291,22 @@ class Transfer:
 def _properties(message: Message) -> SendOptions:
     """The options of the SEND that still apply."""
     old = message.options
+    # Not the delay, the transaction, the dedup-id or `retain`: these were for its first way.
     return shared(
         SendOptions(
             priority=old.priority,
             group=old.group,
             closes_group=old.closes_group,
             conflation_key=old.conflation_key,
+            # Also one that only the policy of its queue had stored: a move must not make it less safe.
             persistent=old.persistent or message.row > 0,
         )
     )
 
 
 def _check_queue(queue: Queue, message: Message) -> None:
-    """Refuse a message that finds no room in a queue.
-
-    Raises NotAllowed: the queue is full, or another message would be dropped.
-    """
+    """Refuse a message that finds no room, or only in place of another.  Raises NotAllowed: it is so."""
+    # Whatever `when_full` says: no message that waits is dropped for one that an operator moves.
     if queue.limits.reached(queue.waiting, queue.nbytes):
         raise NotAllowed("the queue is full", _fullness(queue))
     _check_size(queue.limits, queue.nbytes, queue.name, message)
@@ -352,7 +358,7 @@ class PurgeMessages:
 class MoveMessages:
     """Moves messages to another destination.  `target`: canonical."""
 
-    stops = True
+    stops = True  # all go to the same target, which has no room for the next one either
     is_purge = False
 
     def __init__(self, broker: Broker, target: str) -> None:
@@ -366,6 +372,7 @@ class MoveMessages:
     def carry_out(self, queue: Queue, message: Message) -> None:
         old = message.head
         head = Head.of("SEND", old.headers | {"destination": self._target})
+        # It stays a dead letter, which can be sent back from there.
         if old.derived is DEAD_LETTER:
             head.derived = DEAD_LETTER
         self._transfer.carry(queue, message, self._target, head, "moved")
@@ -374,7 +381,7 @@ class MoveMessages:
 class RedriveMessages:
     """Sends dead letters back to where they came from."""
 
-    stops = False
+    stops = False  # each goes back to where it came from, and another one may find room there
     is_purge = False
 
     def __init__(self, broker: Broker) -> None:
@@ -387,6 +394,7 @@ class RedriveMessages:
                 "no dead letter", "it is no dead letter of this server, so its source is not known; move it instead"
             )
         target = _source_of(message)
+        # It would only go behind all others of the queue in which it is, and seem to be dealt with.
         if target == queue.name:
             raise NotAllowed("a dead letter of this queue", f"it died in {target[:80]!r}, where it is now; move it")
         self._transfer.check(target, message)
@@ -402,6 +410,7 @@ def _source_of(message: Message) -> str:
     """The target of a dead letter: the queue that it comes from; of a pattern, the destination of the SEND."""
     headers = message.head.headers
     source = headers["dlq-source"]
+    # Nothing can be sent to a pattern; what died at its subscriber came by a SEND to one topic.
     return names.canonical(headers["original-destination"], multicast=True) if has_wildcard(source) else source
 
 

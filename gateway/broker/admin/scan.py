@@ -1,14 +1,7 @@
 """Queue scan: visits all messages that wait in a queue, in slices, while the broker works on.
 
-    memory        a copy of the ready list, and of the groups' messages, in the order in which they are due
-    backlog       rows that only the store has, read in pages; those that consumers brought into memory meanwhile are
-                  visited there, at the end
-    resting       messages that come back later, after a failure
-
 A message that waited when the scan began, and still waits when the scan reaches it, is visited once.  Later messages
 may be visited, too.  A visit takes no message out of the queue, so consumers go on getting messages.
-
-A scan ends early when its queue does, even if there is another queue of that name.
 
 Known weakness: a message that was at a consumer when the scan began, and comes back, is not visited.
 """
@@ -29,11 +22,9 @@ from ..queue.ready import ReadyList
 if TYPE_CHECKING:
     from ..queue.queue import Queue
 
+# 0.5 ms; or 5 ms where each of them is moved, and twice as many would take twice as long.  Smaller turns cost no more.
 SLICE = 250
-"""Messages of one turn: 0.5 ms; or 5 ms where each of them is moved, and twice as many would take twice as long.
-Smaller turns cost no more in all."""
-# Rows of one read, and bytes.
-_PAGE, _PAGE_BYTES = 200, 2 * 1024 * 1024
+"""Messages of one turn."""
 # Seconds of a pause that a visitor needs.
 _PAUSE = 0.05
 
@@ -44,9 +35,9 @@ _Steps = Generator[list[int], list[Stored], bool]
 class ScanPosition(Enum):
     """Where a message waits."""
 
-    MEMORY = "memory"
-    BACKLOG = "backlog"
-    RESTING = "resting"
+    MEMORY = "memory"  # in the ready list, or in a group, in the order in which they are due
+    BACKLOG = "backlog"  # in the store alone, read in pages
+    RESTING = "resting"  # after a failure; they come back later
 
 
 class ScanVisitor(Protocol):
@@ -95,9 +86,11 @@ class QueueScan:
             # A row has the number of its message, except in the queue of a durable subscription.
             self._rows, self._sizes = found.all_rows(only if not queue.filled_by_topic else None)
         self._resting = list(queue.resting)
+        # A copy, for the scan takes it apart while consumers go on with the list itself.
         self._ready_list = queue.in_memory.ready_lists[0].copy()
         self._groups: list[Group] = queue.groups
         self._steps = self._all()
+        # Not at once: the caller gets the scan first, so that it can cancel it.
         self._context.scheduler.later(self._begin)
 
     def cancel(self) -> None:
@@ -119,6 +112,7 @@ class QueueScan:
         visitor, queue = self._visitor, self._queue
         if visitor is None:
             return
+        # It has gone; another queue of that name is not this one.
         if self._context.destinations.find(queue.name) is not queue:
             self._end()
             return
@@ -144,6 +138,7 @@ class QueueScan:
         """Let other tasks run; a store or recorder that is behind catches up first."""
         context = self._context
         scheduler = context.scheduler
+        # A move or a purge can make changes faster than the disk takes them.
         if context.storage is not None and context.storage.is_behind:
             context.storage.when_settled(lambda: scheduler.later(self._go_on))
         elif visitor.needs_pause or context.records.is_behind:
@@ -161,6 +156,7 @@ class QueueScan:
             or (yield from self._through_resting())
         ):
             return True
+        # Consumers had those pages read while the scan was elsewhere; the copy of the list is older than that.
         if self._missed:
             self._ready_list, self._groups = self._queue.in_memory.ready_lists[0].copy(), self._queue.groups
             yield from self._gather()
@@ -194,6 +190,7 @@ class QueueScan:
 
     def _through_backlog(self) -> _Steps:
         paged = self._paged
+        # Skipped without being read: a page at the end of a million rows comes as fast as the first one.
         place = min(self._skip, len(self._rows))
         self._skip -= place
         while paged is not None and place < len(self._rows):
@@ -202,6 +199,7 @@ class QueueScan:
             for stored in found:
                 assert self._context.storage is not None  # it has read
                 message = self._context.storage.facts.message(stored)
+                # Asked again: consumers may have taken it while the store was reading.
                 if not self._here(paged, [message.row]):
                     continue
                 if not self._see(message, ScanPosition.BACKLOG):
@@ -218,14 +216,16 @@ class QueueScan:
         return list(map(abs, here))
 
     def _next_page(self, place: int) -> tuple[list[int], int]:
+        limits = self._context.work_limits
         end, nbytes = place, 0
-        while end < len(self._rows) and end - place < _PAGE and nbytes < _PAGE_BYTES:
+        while end < len(self._rows) and end - place < limits.scan_rows and nbytes < limits.scan_bytes:
             nbytes += self._sizes[end]
             end += 1
         return list(self._rows[place:end]), end
 
     def _through_resting(self) -> _Steps:
         for looks, message in enumerate(self._resting, 1):
+            # Its time may have come during the scan: then it waits in memory, where the scan has been already.
             is_resting = message in self._queue.resting
             if (is_resting or message.waits) and not self._see(
                 message, ScanPosition.RESTING if is_resting else ScanPosition.MEMORY
@@ -242,6 +242,7 @@ class QueueScan:
     def _see(self, message: Message, where: ScanPosition) -> bool:
         if self._visitor is None:  # a visit has ended the scan
             return False
+        # What has expired is as good as gone, and its queue only has not come to it yet.
         if (self._only is not None and message.number not in self._only) or self._queue.has_expired(message):
             return True
         if self._skip:

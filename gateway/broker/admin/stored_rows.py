@@ -41,13 +41,14 @@ def names_of(text: str) -> set[str]:
 SCHEDULED_KEYS: dict[str, Callable[[ScheduledSend], Key]] = {
     "id": lambda waiting: id_of(waiting.number),
     "destination": lambda waiting: ",".join(targets_of(waiting)),
+    # On the broker's clock: rows are in the same order by it.
     "due": lambda waiting: waiting.due,
     "size": lambda waiting: len(waiting.sending.body),
     "priority": lambda waiting: waiting.sending.options.priority,
     "session": lambda waiting: waiting.sending.sender,
     "stored": lambda waiting: bool(waiting.stored),
 }
-"""Sort keys and filters; `due` is on the broker's clock."""
+"""Sort keys and filters."""
 
 
 def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
@@ -60,6 +61,7 @@ def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
 
 def whole_scheduled(broker: Broker, waiting: ScheduledSend, most: int) -> Row:
     """A scheduled message with headers and body, cut as in `of_content`."""
+    # Those of its first destination: the others differ in little but `destination`, and the row lists all of them.
     headers = waiting.sending.targets[0][1].headers
     return of_scheduled(broker, waiting) | of_content(headers, waiting.sending.body, most)
 
@@ -112,13 +114,12 @@ OFFSET_KEYS: dict[str, Callable[[Offset], Key]] = {
 
 
 def of_offset(broker: Broker, offset: Offset) -> Row:
-    """An offset: its client, its topic, its position when that was last determined, and how many messages are behind.
-
-    To determine the position now would cost as much as the reader has messages without an ACK.
-    """
+    """An offset: its client, its topic, its position when that was last looked at, and how many messages are behind."""
+    # Its name is made of the three, quoted (`durable_subscriptions.joined`).
     login, client_id, resume = map(unquote, offset.name.removeprefix(DURABLE).split("/"))
     whose = {"login": login, "client_id": client_id, "resume": resume}
     found = {name: key(offset) for name, key in OFFSET_KEYS.items()}
+    # To determine the position now would cost as much as the reader has messages without an ACK.
     return found | whose | {"position": offset.position, "behind": _behind(broker, offset.topic, offset.position)}
 
 

@@ -25,8 +25,7 @@ from .ports import Peer
 FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
 """How names start that need no rule: temporary destinations, and the events of a session."""
 
-# What is remembered of one user: beyond that it is found out again.
-_MOST_REMEMBERED = 1_000
+# Characters of a name that is remembered: a longer one is found out again.
 _LONGEST_REMEMBERED = 200
 
 _REFUSED = "access refused"
@@ -38,18 +37,18 @@ def is_known(access: Access, headers: Mapping[str, str]) -> bool:
     return is_sendable and ("reply-to" not in headers or headers["reply-to"] in access.answerable)
 
 
-def remember(access: Access, headers: Mapping[str, str]) -> None:
-    """Such a SEND was allowed: the next one need not be looked at."""
-    _add(access.sendable, headers["destination"])
+def remember(access: Access, headers: Mapping[str, str], most: int) -> None:
+    """Such a SEND was allowed: the next one need not be looked at.  `most`: names that are remembered."""
+    _add(access.sendable, headers["destination"], most)
     reply_to = headers.get("reply-to")
     # Not for user destinations: users without a name share the access, but each has destinations of its own.
     if reply_to is not None and names.USER not in reply_to:
-        _add(access.answerable, reply_to)
+        _add(access.answerable, reply_to, most)
 
 
-def _add(known: set[str], text: str) -> None:
+def _add(known: set[str], text: str, most: int) -> None:
     if len(text) <= _LONGEST_REMEMBERED:
-        if len(known) >= _MOST_REMEMBERED:
+        if len(known) >= most:
             known.clear()
         known.add(text)
 

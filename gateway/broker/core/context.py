@@ -14,15 +14,16 @@ from dataclasses import KW_ONLY, dataclass, field
 from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
 from .ages import MessageAges
+from .arguments_check import ArgumentsNotice
 from .counters import Counters
 from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Outbox, Source
 from .ports import Application, Destinations, Peer
-from .queue_arguments import ArgumentsNotice
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage
+from .work_limits import WORK_LIMITS, WorkLimits
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +41,7 @@ class Context:
     on_arguments: Callable[[ArgumentsNotice], None]  # called when a client's queue arguments come into force, or late
     # called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and its login
     on_misspelt: Callable[[Misspelt, str, str], None]
+    work_limits: WorkLimits = WORK_LIMITS  # the work of one turn, and what stays in memory
     storage: Storage | None = None  # write-behind to the store; None: messages end with the process
     records: EventLog = field(default_factory=NullEventLog)  # the event log
     application: Application | None = None  # the functions behind `/app/`; None: there are none

@@ -79,21 +79,6 @@ class Counters:
         """Credentials of that kind were refused."""
         self.failed_logins[method if method in self.failed_logins else "other"] += 1
 
-    @property
-    def dropped(self) -> int:
-        """Messages thrown away, for all reasons."""
-        return sum(self.drops.values())
-
-    @property
-    def errors(self) -> int:
-        """ERROR frames."""
-        return sum(self.failures.values())
-
-    @property
-    def refused(self) -> int:
-        """Connections that ended before CONNECTED."""
-        return sum(self.refusals.values())
-
     def totals(self) -> dict[str, int]:
         """Everything by its name, without causes."""
         values = {_TOTALS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}

@@ -37,6 +37,7 @@ from ..model.options import AckMode
 from ..model.patterns import has_wildcard
 from .histogram import Histogram
 from .ports import NullRecorder, Peer, Recorder, Value
+from .work_limits import WORK_LIMITS, WorkLimits
 
 SessionEvent = Literal["connected", "disconnected", "error", "heartbeat_missed", "tx_begun", "tx_aborted"]
 Ending = Literal["expired", "dropped", "dead_lettered"]
@@ -44,9 +45,6 @@ Ending = Literal["expired", "dropped", "dead_lettered"]
 
 # A time that is not known.
 _UNKNOWN = -1
-# Destinations that are remembered, of all that are read by patterns; and for each subscription to one.
-_MOST_DESTINATIONS = 4096
-_MOST_NAMES = 1024
 
 
 class Consumer(Protocol):
@@ -74,7 +72,7 @@ class Unsettled(Protocol):
 class EventLog:
     """The broker's side of the recorder."""
 
-    def __init__(self, sessions: Mapping[str, Peer], recorder: Recorder) -> None:
+    def __init__(self, sessions: Mapping[str, Peer], recorder: Recorder, work_limits: WorkLimits = WORK_LIMITS) -> None:
         # events are recorded; False: the methods do nothing, and the hot path does not call them.  Of the instance,
         # because the hot path reads it: Python finds it faster there than in the class
         self.is_on = True
@@ -83,6 +81,7 @@ class EventLog:
         self.took = Histogram()  # how long deliveries were with a client until its ACK
         self._sessions = sessions
         self._recorder = recorder
+        self._limits = work_limits
         self._destinations: dict[str, str] = {}  # as a SEND named it -> canonical
 
     @property
@@ -274,7 +273,7 @@ class EventLog:
         given = message.head.headers.get("destination", "")
         names = names_by.get(given)
         if names is None:
-            if len(names_by) >= _MOST_NAMES:
+            if len(names_by) >= self._limits.recorded_names:
                 own = names_by[""]
                 names_by.clear()
                 names_by[""] = own
@@ -307,7 +306,7 @@ class EventLog:
                 found = canonical(given, multicast=True)
             except NotAllowed:  # the broker's own word, about a pattern
                 return name
-            if len(self._destinations) >= _MOST_DESTINATIONS:
+            if len(self._destinations) >= self._limits.recorded_destinations:
                 self._destinations.clear()
             self._destinations[given] = found
         return found

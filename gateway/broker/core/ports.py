@@ -15,6 +15,9 @@ from ..model.options import SendOptions
 ANONYMOUS = "anonymous"
 """The name of a user without a login, where that is allowed."""
 
+INTERNAL = "internal"
+"""The transport of sessions that are the server's own."""
+
 
 class Authenticator(Protocol):
     """Finds the user of a client's credentials.

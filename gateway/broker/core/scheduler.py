@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from .work_limits import WORK_LIMITS, WorkLimits
+
 Action = Callable[[], None]
 
 
@@ -25,11 +27,8 @@ class Timer:
         self.action: Action | None = action  # None: it was cancelled, and refers to nothing any more
 
 
-# What is due in one turn; the rest of it follows in the next.
-_ACTIONS_PER_TURN = 500
-# Cancelled entries that may lie about, beside as many as are in force; and entries that are swept in one turn: 0.5 ms.
+# Cancelled entries that may lie about, beside as many as are in force.
 _SLACK = 16
-_SWEPT_PER_TURN = 500
 
 
 class Scheduler:
@@ -43,7 +42,8 @@ class Scheduler:
     """
 
     __slots__ = (
-        *("_busy", "_cancelled", "_heap", "_serial", "_swept", "_unfinished", "_wake", "_wakes_at"),
+        *("_actions_per_turn", "_busy", "_cancelled", "_heap", "_serial", "_sweeps_per_turn", "_swept"),
+        *("_unfinished", "_wake", "_wakes_at"),
         *("clock", "epoch"),
     )
 
@@ -53,11 +53,14 @@ class Scheduler:
         epoch: Callable[[], float],
         wake: Callable[[float], None],
         busy: Callable[[], None],
+        work_limits: WorkLimits = WORK_LIMITS,
     ) -> None:
         self.clock = clock
         self.epoch = epoch
         self._wake = wake
         self._busy = busy
+        self._actions_per_turn = work_limits.actions_per_turn
+        self._sweeps_per_turn = work_limits.sweeps_per_turn
         self._heap: list[tuple[float, int, Timer]] = []
         self._swept: list[tuple[float, int, Timer]] = []  # the next heap: timers in force go over, bit by bit
         self._cancelled = 0
@@ -94,7 +97,7 @@ class Scheduler:
     def _sweep(self) -> None:
         """Drop what was cancelled."""
         # From the end of the list: what is left of it is a heap still, so that timers can fall due between two turns.
-        for _ in range(min(_SWEPT_PER_TURN, len(self._swept))):
+        for _ in range(min(self._sweeps_per_turn, len(self._swept))):
             each = self._swept.pop()
             if each[2].action is None:
                 self._cancelled -= 1
@@ -125,7 +128,7 @@ class Scheduler:
 
     def _carry_out(self, now: float) -> bool:
         """Carry out what is due; False: there is more of it."""
-        for _ in range(_ACTIONS_PER_TURN):
+        for _ in range(self._actions_per_turn):
             heap = self._next()
             if not heap or heap[0][0] > now:
                 return True

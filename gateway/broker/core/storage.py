@@ -23,14 +23,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import NotAllowed
 from ..model.changes import CHANGE, Batch, Container, Payload, Stored, StoredRow
+from .work_limits import WORK_LIMITS, WorkLimits
 
 if TYPE_CHECKING:
     from ..model.message import Message
     from .metadata import Metadata
-
-# Bytes that may wait to be written before publishers are held back: a slow disk must not fill the memory.
-MOST_WAITING = 32 * 1024 * 1024
-
 
 Read = tuple[Sequence[int], Callable[[list[Stored]], None]]
 
@@ -55,6 +52,7 @@ class Storage:
         busy: Callable[[], None] = lambda: None,
         on_relief: Callable[[], None] = lambda: None,
         on_state: Callable[[], None] = lambda: None,
+        work_limits: WorkLimits = WORK_LIMITS,
     ) -> None:
         self.changes = 0  # how many there were; the session that caused one must wait before its RECEIPT goes out
         self.committed = 0  # of the last batch that is written
@@ -70,6 +68,7 @@ class Storage:
         self._busy = busy
         self._on_relief = on_relief
         self._on_state = on_state
+        self._most_waiting = work_limits.unwritten_bytes
         self._batch = Batch(1)
         self._under_way: Batch | None = None
         self._new: dict[int, tuple[int, Message, bool, Mapping[str, object] | None]] = {}
@@ -89,7 +88,7 @@ class Storage:
     @property
     def is_behind(self) -> bool:
         """True if more waits to be written than should: publishers are held back."""
-        return self.nbytes > MOST_WAITING
+        return self.nbytes > self._most_waiting
 
     @property
     def unwritten(self) -> bool:

@@ -49,6 +49,7 @@ def read_opening(frame: Frame) -> Opening:
         login = headers.get("username")  # LEN-11: old clients of 1.0 send that
     return Opening(
         version=version,
+        # 1.0 has no heart-beats, so whatever the header holds is no mistake there.
         heart_beat=parse_heart_beat(headers.get("heart-beat")) if version.heartbeats else (0, 0),
         login=login,
         passcode=headers.get("passcode"),
@@ -59,10 +60,7 @@ def read_opening(frame: Frame) -> Opening:
 
 
 def parse_heart_beat(value: str | None) -> tuple[int, int]:
-    """(cx, cy) of the client; a missing header counts as 0,0 (HBT-02).
-
-    Raises MalformedFrame: the value is not two non-negative integers with a comma between (HBT-10).
-    """
+    """(cx, cy) of the client; without the header 0,0 (HBT-02).  Raises MalformedFrame: it is malformed (HBT-10)."""
     if value is None:
         return 0, 0
     cx, comma, cy = value.partition(",")

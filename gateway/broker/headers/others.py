@@ -11,6 +11,8 @@ _SETTLING = ("ACK", "NACK")
 _TRANSACTION = ("BEGIN", "COMMIT", "ABORT")
 
 
+# A spelling without a field: `connect` and the session read STOMP's own headers by name.  The rows are there for
+# docs/headers.md.
 def _standard(frames: tuple[str, ...], name: str, allowed: str, meaning: str) -> HeaderRow:
     return honoured(frames, meaning, Spelling(name, Anything(allowed)))
 
@@ -32,6 +34,7 @@ CONNECT = (
         _CONNECT,
         "The user.",
         Spelling("login", Anything("a user's name")),
+        # LEN-11: only in 1.0.
         Spelling("username", Anything("a user's name"), broker="STOMP 1.0"),
     ),
     honoured(_CONNECT, "The user's secret: a passcode, a token (JWT) or a ticket.", Spelling("passcode")),
@@ -60,6 +63,7 @@ CONNECT = (
 OTHERS = (
     _standard(_UNSUBSCRIBE, "id", "a subscription", "The subscription that ends."),
     _standard(_UNSUBSCRIBE, "destination", "a destination", "The subscription that ends, where it has no id."),
+    # Under the names of SUBSCRIBE, so that a client can repeat its headers: RabbitMQ and ActiveMQ read them so.
     honoured(
         _UNSUBSCRIBE,
         "The durable subscription itself ends, and the messages that wait for it are deleted.",
@@ -79,6 +83,7 @@ OTHERS = (
         "The gateway forgets the offset that is kept under that name.",
         Spelling("resume", Text(255), "resume"),
     ),
+    # How each version names a delivery: `session/naming.py`.
     _standard(_SETTLING, "id", "the `ack` of a MESSAGE", "The delivery, in 1.2."),
     _standard(
         _SETTLING,
@@ -93,6 +98,7 @@ OTHERS = (
         "The subscription of the message, in 1.1; with the setting `lenient` it may be missing or a different one.",
     ),
     _standard(_SETTLING, "transaction", "a transaction", "The frame takes effect when the transaction is committed."),
+    # No field: `may_requeue` reads it, because a NACK has no other option.
     honoured(
         ("NACK",),
         "false: the message becomes a dead letter and is not delivered again. true, or no header: the policy (on_nack) "
@@ -106,6 +112,7 @@ OTHERS = (
         "The consumer's reason. The dead letter has it as `reason`, in place of a header of the SEND with that name.",
     ),
     _standard(_TRANSACTION, "transaction", "a transaction", "The transaction."),
+    # CONNECT has none: CONNECTED is its answer.
     _standard(
         (*_UNSUBSCRIBE, *_SETTLING, *_TRANSACTION, "DISCONNECT"),
         "receipt",

@@ -1,8 +1,6 @@
 """Parsing of headers into options, by the table.
 
-Most SENDs have no options and must not pay for the others: one set operation on the names finds them, and they share
-`PLAIN`.  Other headers are read in the order of the table.  So an alias counts only where its canonical name is
-missing, and of several mistakes the ERROR always names the same one.
+Most SENDs have no options and must not pay for the others: they share `PLAIN`.
 """
 
 from __future__ import annotations
@@ -56,6 +54,7 @@ def send_options(headers: Mapping[str, str]) -> SendOptions:
 
     Raises NotAllowed: a value is wrong, or a header is refused.
     """
+    # One set operation on the names tells the many SENDs without options from the others.
     asked = _SEND_NAMES.intersection(headers)
     if not asked:
         return PLAIN
@@ -63,6 +62,7 @@ def send_options(headers: Mapping[str, str]) -> SendOptions:
         return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else PLAIN
     entries = _entries(_SEND, headers)
     fields, arguments = _read(entries, headers)
+    # Without a group there is nothing to close, and such a SEND can still be `PLAIN`.
     if "group" not in fields:
         fields.pop("closes_group", None)
     return shared(
@@ -78,11 +78,14 @@ def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
     fields, arguments = _read(_entries(_SUBSCRIBE, headers), headers)
+    # One field of the table for both limits: so an alias with bytes counts only where the one with messages is missing.
     fields["prefetch"], fields["prefetch_bytes"] = fields.pop("window", (None, None))
+    # In JMS an empty selector is none.
     text = fields.pop("text", "").strip()
     if text:
         fields["selector"], fields["selector_text"] = selectors.parse(text), text
     options = SubscribeOptions(**fields, queue_arguments=_queue_arguments(arguments))
+    # Headers that say what holds anyway cost no object of their own, for each subscription keeps its options.
     return NO_OPTIONS if options == NO_OPTIONS else options
 
 
@@ -98,10 +101,7 @@ def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
 
 
 def may_requeue(headers: Mapping[str, str]) -> bool:
-    """True if the message of a NACK with these headers may be delivered again.
-
-    Raises NotAllowed: `requeue` is neither true nor false.
-    """
+    """True if a NACK allows a further delivery.  Raises NotAllowed: `requeue` is neither true nor false."""
     value = headers.get("requeue")
     return True if value is None else bool(BOOLEAN.read("requeue", value))
 
@@ -115,10 +115,8 @@ class Misspelt:
 
 
 def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:
-    """Headers of a SUBSCRIBE that resemble a header which the frame lacks.  They have no effect.
-
-    On a SEND such a header is the user's own, and passed on.
-    """
+    """Headers of a SUBSCRIBE that resemble a header which the frame lacks.  They have no effect."""
+    # Of SUBSCRIBE alone: on a SEND such a header is the user's own, and passed on.
     for name in headers:
         known = None if name in _KNOWN_TO_SUBSCRIBE else near_miss(name)
         if known is not None and not any(each.name in headers for each in known.row.spellings):
@@ -127,6 +125,8 @@ def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:
 
 def _entries(asking: Mapping[str, HeaderEntry], headers: Mapping[str, str]) -> list[HeaderEntry]:
     """Entries of these headers, in the order of the table."""
+    # By that order an alias counts only where its canonical name is missing, and of several mistakes the ERROR always
+    # names the same one.
     return sorted([asking[name] for name in headers if name in asking], key=_place)
 
 
@@ -139,8 +139,10 @@ def _read(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> tuple[d
         row, spelling = entry.row, entry.spelling
         if row.treatment is Treatment.REFUSED:
             _refuse(entry, headers[spelling.name])
+        # The names of one row stand side by side: those behind the first that has a value are passed over.
         elif spelling.field and row is not last:
             value = spelling.values.read(spelling.name, headers[spelling.name])
+            # A value that counts as no header leaves the place to an alias.
             if value is not None:
                 last = row
                 (arguments if row.argument else fields)[spelling.field] = value
@@ -150,6 +152,7 @@ def _read(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> tuple[d
 def _refuse(entry: HeaderEntry, value: str) -> None:
     """Raise the ERROR about a refused header, unless its value asks for nothing."""
     name, passes = entry.spelling.name, entry.spelling.passes
+    # By these values a client that always sends the header asks for nothing.
     if value.lower() in passes:
         return
     others = "".join(f", or say {word}" for word in passes if word)
@@ -196,8 +199,10 @@ def _passed_on(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> di
     cut = [name for name in names if name in _CUT]
     # Of two aliases the first counts: it is written last, over the other.
     added = {_ALSO[name]: headers[name] for name in reversed(names) if name in _ALSO}
+    # None: the head goes on as it came, shared and encoded once for all equal blocks.
     if not cut and added.keys() <= headers.keys():
         return None
+    # A canonical name that the sender wrote itself keeps its value.
     passed = {**added, **headers}
     for name in cut:
         del passed[name]

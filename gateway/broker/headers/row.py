@@ -19,12 +19,12 @@ ANYTHING = Anything()
 
 
 class Treatment(Enum):
-    """Treatment of a header; `table` explains each."""
+    """Treatment of a header."""
 
-    HONOURED = "honoured"
-    PASSED_ON = "passed on"
-    REFUSED = "refused"
-    WITHOUT_EFFECT = "without effect"
+    HONOURED = "honoured"  # the gateway does what the header says
+    PASSED_ON = "passed on"  # the gateway does not use the header; subscribers get it unchanged
+    REFUSED = "refused"  # the gateway knows the request and cannot fulfil it: an ERROR says so
+    WITHOUT_EFFECT = "without effect"  # the request makes no difference here; the row says why
 
 
 @dataclass(frozen=True, slots=True)

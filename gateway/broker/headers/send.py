@@ -13,10 +13,13 @@ _FRAMES = ("SEND",)
 _honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
 _without_effect = partial(without_effect, _FRAMES)
 
+# JMS has ten levels, and so has a queue; RabbitMQ's programs send up to 255.
 _PRIORITY = values.Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
+# Only -1 means something to ActiveMQ; by the other numbers programs count the messages of a group.
 _SEQUENCE = values.Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
 _RETAIN = values.Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
 _RETAIN_FLAG = values.Choice({"true": Retain.SET, "false": None})
+# RabbitMQ's own exchanges, whose letter case counts.  The empty name is the one that routes to a queue by its name.
 _EXCHANGES = values.Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
 
 
@@ -25,6 +28,7 @@ def _passed_on(name: str, meaning: str, broker: str = "") -> HeaderRow:
 
 
 def _of_the_server(name: str, meaning: str) -> HeaderRow:
+    # Cut and not refused: a program may send on what it got.  But receivers must not take a sender's for the server's.
     return _without_effect(meaning, Spelling(name), visible=False)
 
 
@@ -33,11 +37,14 @@ def _argument(meaning: str, *spellings: Spelling, treatment: Treatment = Treatme
 
 
 SEND = (
+    # No field: the session reads it for each SEND, before it knows if there are options.
     _honoured("The destination of the message.", Spelling("destination", values.Anything("a destination"))),
+    # The decoder reads it: it tells where the frame ends.
     _honoured(
         "The length of the body in bytes. MESSAGE always has it.",
         Spelling("content-length", values.Anything("a whole number of bytes")),
     ),
+    # Without a field: nearly each receipt is another one, and would make options of its own for each SEND.
     _honoured(
         "Asks for a RECEIPT when the SEND is carried out, or accepted into its transaction.",
         Spelling("receipt"),
@@ -48,6 +55,7 @@ SEND = (
         Spelling("transaction", values.Anything("a transaction"), field="transaction"),
         visible=False,
     ),
+    # 4 is the default of JMS.
     _honoured(
         "Messages of higher priority overtake others in a queue. Without the header it is 4.",
         Spelling("priority", _PRIORITY, "priority"),
@@ -59,6 +67,7 @@ SEND = (
         Spelling("expiration", values.LIFETIME, "time_to_live", RABBITMQ),
         Spelling("ttl", values.LIFETIME, "time_to_live", APOLLO),
     ),
+    # Cut, as all that only steers the broker: a program that sends on what it got would delay it once more.
     _honoured(
         "The message is routed after that time, or at that moment.",
         Spelling("x-delay", values.DELAY, "delay", RABBITMQ),
@@ -72,13 +81,14 @@ SEND = (
         Spelling("JMSXGroupID", values.KEY, "group", ACTIVEMQ),
         Spelling("message_group", values.KEY, "group", APOLLO),
         Spelling("_AMQ_GROUP_ID", values.KEY, "group", ARTEMIS),
-        also_canonical=True,
+        also_canonical=True,  # consumers look for JMS's name, whatever the sender calls it
     ),
     _honoured(
         "-1 closes the group after this message: its next message may go to another consumer. Other numbers have no "
         "effect.",
         Spelling("JMSXGroupSeq", _SEQUENCE, "closes_group", ACTIVEMQ),
     ),
+    # Never empty: all messages with an empty id would be one.
     _honoured(
         "A second message to the destination with the same id is not routed. Its sender gets the RECEIPT.",
         Spelling("dedup-id", values.UNIQUE, "dedup_id"),
@@ -92,6 +102,7 @@ SEND = (
         Spelling("ActiveMQ.Retain", _RETAIN_FLAG, "retain", ACTIVEMQ),
         visible=False,
     ),
+    # Visible: consumers need the key to know what the value is of.
     _honoured(
         "The message replaces a waiting message to the same destination with the same value of this header.",
         Spelling("_AMQ_LVQ_NAME", values.KEY, "conflation_key", ARTEMIS),
@@ -107,6 +118,7 @@ SEND = (
         "to which they can send. Any other destination is passed on unchanged.",
         Spelling("reply-to", values.ReplyTo(), "temporary_reply"),
     ),
+    # Refused where it is wrong, and not replaced: see `Session._send_specially`.
     _honoured(
         "The sender; it must be the name that the session logged in with.",
         Spelling("user-id", values.Anything("a user's name"), field="user_id"),
@@ -116,6 +128,7 @@ SEND = (
         Spelling("JMSXUserID", broker=ACTIVEMQ),
         visible=False,
     ),
+    # Visible: selectors read it as JMSDeliveryMode.
     _honoured(
         "The message outlives the server's process, if the server has a store and the destination's policy does not "
         "forbid it. Its RECEIPT comes when it is stored.",
@@ -155,6 +168,7 @@ SEND = (
     _of_the_server("dlq-attempts", "The server counts the failed attempts of a dead letter."),
     _of_the_server("dlq-first-at", "The server gives the time at which a dead letter first failed."),
     _of_the_server("original-destination", "The server gives the destination of the SEND of a dead letter."),
+    # Refused: a program that relies on repetition would notice only much later that nothing is repeated.
     _refused(
         "The gateway delivers a message once: it has delays, and no schedules.",
         Spelling("AMQ_SCHEDULED_REPEAT", broker=ACTIVEMQ, passes=("0", "")),
@@ -190,6 +204,7 @@ ARGUMENTS = (
         "The time that the queue is kept without subscribers. Then it is deleted with the messages that wait in it.",
         Spelling("x-expires", values.IDLE, "idle_timeout", RABBITMQ),
     ),
+    # RabbitMQ's default is to drop the oldest; a limit of the operator has a `when_full` that goes before it.
     _argument(
         "The number of messages that may wait in the queue. A new message replaces the oldest, unless the policy has a "
         "limit: then the policy decides (when_full).",
@@ -199,6 +214,7 @@ ARGUMENTS = (
         "The bytes that waiting messages may cost, headers included; otherwise like x-max-length.",
         Spelling("x-max-length-bytes", values.BYTES, "max_bytes", RABBITMQ),
     ),
+    # Any other way could hold up or refuse publishers, which a client may not decide for all others.
     _argument(
         "At a limit that a client sets, the oldest message is dropped; an operator can choose otherwise by policy "
         "(when_full).",
@@ -221,6 +237,7 @@ ARGUMENTS = (
         Spelling("x-max-priority", broker=RABBITMQ),
         treatment=Treatment.WITHOUT_EFFECT,
     ),
+    # Both that pass are queues whose messages are consumed; a program that names a stream expects them to stay.
     _argument(
         "There is one kind of queue. Here topics keep streams: see `log_messages` of policies.",
         Spelling("x-queue-type", broker=RABBITMQ, passes=("classic", "quorum")),

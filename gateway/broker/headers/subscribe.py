@@ -14,6 +14,7 @@ _without_effect = partial(without_effect, _FRAMES)
 
 def _bytes(number: int) -> tuple[int, int | None]:
     """Window of Artemis, as messages and bytes."""
+    # A consumer of Artemis with a window of 0 buffers nothing: it has one message at a time.
     return (1, None) if number == 0 else (0, max(number, 0))
 
 
@@ -22,8 +23,10 @@ MODES = values.Choice(
 )
 """The `ack` of SUBSCRIBE."""
 _COUNT = values.Integer(0, values.MAX_COUNT, "messages", "; 0 sets no limit", lambda number: (number, None))
+# From 1: in ActiveMQ 0 is for consumers that pull, and STOMP has no frame for that.
 _PREFETCH_SIZE = values.Integer(1, values.MAX_COUNT, "messages", convert=lambda number: (number, None))
 _WINDOW = values.Integer(-1, values.MAX_COUNT, "bytes", "; -1 sets no limit, 0 means one message at a time", _bytes)
+# ActiveMQ's -1 is "no limit", and its 0 "keep nothing"; neither is the client's to say here.
 _PENDING = values.Integer(
     -1, values.MAX_COUNT, "messages", "; at -1 and 0 the policy decides", lambda number: max(number, 0) or None
 )
@@ -50,6 +53,7 @@ SUBSCRIBE = (
         "The limit of unacknowledged messages. Artemis reads activemq.prefetchSize in bytes; here it counts messages, "
         "as in ActiveMQ.",
         Spelling("prefetch-count", _COUNT, "window", RABBITMQ),
+        # Both brokers read that name; the unit is ActiveMQ's, whose name it is.
         Spelling("activemq.prefetchSize", _PREFETCH_SIZE, "window", ACTIVEMQ),
         Spelling("consumer-window-size", _WINDOW, "window", ARTEMIS),
         Spelling("credit", values.Credit(), "window", APOLLO),
@@ -59,6 +63,7 @@ SUBSCRIBE = (
         "Only messages whose headers fulfil the condition are delivered.",
         Spelling("selector", values.Anything("a condition of JMS; or empty, which counts as no header"), "text"),
     ),
+    # On a queue it cannot be kept: a message that its only consumer may not have would wait for ever.
     _honoured(
         "Messages of the session itself are not delivered to it. On a queue, true is an ERROR.",
         Spelling("no-local", values.BOOLEAN, "no_local", ARTEMIS),
@@ -76,6 +81,7 @@ SUBSCRIBE = (
         Spelling("x-priority", _RANK, "priority", RABBITMQ),
         Spelling("activemq.priority", _RANK, "priority", ACTIVEMQ),
     ),
+    # A browse takes no message, so there is nothing to acknowledge: the mode must be auto.
     _honoured(
         "Reads the messages that wait in the queue without consuming them; a MESSAGE with browser:end comes last. The "
         "ack mode must be auto. On a topic it is an ERROR.",
@@ -103,12 +109,14 @@ SUBSCRIBE = (
         "The gateway passes on the bytes of a body; it has no Java objects to turn into text.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
+    # RabbitMQ knows such a subscription by its id and not by a client-id: so must programs that come from there.
     _honoured(
         "Messages to the topic wait while no session is subscribed, and are delivered when the user subscribes again "
         "with the same `id`. Several sessions of a user share the messages. A queue outlives its consumers anyway.",
         Spelling("durable", values.BOOLEAN, "durable", RABBITMQ),
         Spelling("persistent", values.BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
+    # JMS knows it by client-id and name.  The names are kept for good, so they are short.
     _honoured(
         "A durable subscription of that name: messages to the topic wait while no session is subscribed. It belongs to "
         "the user and the `client-id` of CONNECT. One session has it at a time, the one that subscribed last.",
@@ -121,6 +129,7 @@ SUBSCRIBE = (
         "session is subscribed.",
         Spelling("x-queue-name", values.Text(255), "queue_name", RABBITMQ),
     ),
+    # Refused where nothing is kept: the program would take silence for "no messages".
     _honoured(
         "The position in the topic's stream from which messages are replayed; new messages follow. Numbers are those "
         "of the header `seq`. A topic without a stream refuses the header, except -1 and `next`, which replay nothing, "
@@ -130,6 +139,7 @@ SUBSCRIBE = (
         Spelling("x-stream-offset", values.StreamOffset(), "start", RABBITMQ),
         Spelling("activemq.retroactive", values.RETROACTIVE, "start", ACTIVEMQ),
     ),
+    # In mode auto nothing is acknowledged, so there is no position to keep.
     _honoured(
         "Replay begins after the last message that was acknowledged under this name, by any session of the same user "
         "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a stream, and "
@@ -141,6 +151,7 @@ SUBSCRIBE = (
         "growing number. A topic without a stream refuses it.",
         Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
+    # Refused and not ignored: the program would get messages that it has asked to be left out.
     _refused(
         _NOT_STREAMED,
         Spelling("x-stream-filter", broker=RABBITMQ),

@@ -1,19 +1,13 @@
 """Table of headers: frames are read by it, and docs/headers.md is made from it.
 
 Other brokers have other names and units for the same options, and their clients must work here unedited.  So each
-header has one canonical name and aliases, each alias with the unit of its broker.  Code outside of this package knows
-no header by its spelling.
+header has one canonical name and aliases, each alias with the unit of its broker.
 
-Each row has a treatment; no header of the table is ignored in silence:
-
-    honoured         the gateway does what the header says
-    passed on        the gateway does not use the header; subscribers get it unchanged
-    refused          the gateway knows the request and cannot fulfil it: an ERROR says so
-    without effect   the request makes no difference here; the row says why
+Each row has a `Treatment`; no header of the table is ignored in silence.
 
 A header outside of the table is the user's own: subscribers get that of a SEND, other frames ignore it.  Letter case
 counts, except that 1.0 reads STOMP's standard headers in any case (see the codec).  A SUBSCRIBE has no use for a
-user's own headers, so a near miss there gets a line in the log.
+user's own headers.
 
 Known weakness: a user's own header with a name of the table is read as that header.
 """
@@ -32,6 +26,7 @@ COMMANDS = tuple("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT
 INDEX = {command: index(TABLE, command) for command in COMMANDS}
 """Command -> name of a header -> its entry."""
 
+# A SUBSCRIBE has no use for a user's own headers, so a near miss there is a slip, and gets a line in the log.
 _NEAR_MISSES = near_misses(INDEX["SUBSCRIBE"])
 
 

@@ -129,6 +129,7 @@ class ReplyTo:
     allowed: str = "a destination"
 
     def read(self, name: str, value: str) -> str | None:
+        # None, so that a SEND whose answer goes anywhere else can stay `PLAIN`.
         return value if value.startswith(TEMPORARY) else None
 
 
@@ -157,7 +158,9 @@ def _start(number: int) -> Start:
     return Start(Origin.NEXT if number < 0 else Origin.FIRST)
 
 
+# No message has the number 0 or -1, so Apollo names both ends of the stream by them.
 FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the stream, -1 the next message", _start)
+# Optional: in ActiveMQ a topic that keeps nothing accepts the header, too.
 RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_optional=True), "false": None})
 
 
@@ -174,6 +177,7 @@ class StreamOffset:
             return Start(Origin.TIME, int(match[1]), header=name)
         if match := _OFFSET.fullmatch(value):
             number = int(match[1])
+            # RabbitMQ's offsets begin at 0, our numbers later: 0 is the first message that is there.
             return Start(Origin.SEQ if number else Origin.FIRST, number, header=name)
         raise wrong(name, value, self.allowed)
 

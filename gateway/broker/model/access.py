@@ -23,11 +23,9 @@ class Coverage(Enum):
 
 
 class Access(Protocol):
-    """Permissions of a session, by canonical names.  Sessions that the rules treat alike share one object.
+    """Permissions of a session, by canonical names; what the broker does itself, like a dead letter, needs none."""
 
-    Frames of clients need permission; what the broker does itself, like a dead letter, does not.
-    """
-
+    # Sessions that the rules treat alike share one object.
     # destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one, so that the
     # next frame costs one look-up; a change of the rules empties the set.
     sendable: set[str]

@@ -13,8 +13,7 @@
     /app/NAME               handled by functions of the server's operator
     /session/events         SUBSCRIBE: events of this session; SEND to /session/renew extends it, see `renewal`
 
-The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded,
-and only wildcards split it into words.
+The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _OF_ONE_COMMAND = {
 }
 
 MAX_DESTINATIONS = 64
-"""Destinations of one SEND at most; each costs a message."""
+"""Destinations of one SEND at most."""
 
 DURABLE = "/dsub/"
 """Start of the names of queues of durable and shared subscriptions; clients cannot name one."""
@@ -150,6 +149,7 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
 
     Raises NotAllowed: as above, or the name of a queue has a wildcard.
     """
+    # A SEND has a list of destinations with commas, so nothing could be sent to such a name.
     if "," in destination:
         raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
     _check_options(destination)
@@ -159,11 +159,13 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
             raise NotAllowed(
                 "unknown user destination", f"subscribe to /user/queue/NAME: {destination[:80]!r} is not of that form"
             )
+        # Always the user's own: the name of another user cannot be written here.
         name = _of_user(user, rest)
         _check_topic(name, destination)
         check_type(destination, name, multicast)
         check_pattern(name, destination)
         return name
+    # To know the name from a `reply-to` is to be allowed to answer, and not to read the answers of others.
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
             "temporary destination of another session",
@@ -179,6 +181,7 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
 
 def _check_options(destination: str) -> None:
     _, _, text = destination.partition("?")
+    # Any other name with a question mark is a name.  With these a client of ActiveMQ asks for something.
     if not text.startswith(_OPTIONS):
         return
     given = [option.partition("=") for option in text[:1000].split("&")]
@@ -231,10 +234,8 @@ def _check_topic(name: str, destination: str) -> None:
 
 
 def check_type(destination: str, name: str, multicast: bool | None) -> None:
-    """Check that a destination is of the type that its frame states.
-
-    Raises NotAllowed: it is a topic and the frame states a queue, or the reverse.
-    """
+    """Check the type that a frame states.  Raises NotAllowed: it states a queue for a topic, or the reverse."""
+    # A frame that states the wrong kind is meant for another destination.
     if multicast is not None and multicast != is_topic(name):
         raise NotAllowed(
             "destination of another type", f"{destination[:80]!r} is a {'topic' if is_topic(name) else 'queue'}"

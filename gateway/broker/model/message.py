@@ -85,15 +85,17 @@ class Message:
         """Where it stands among those that wait: by priority, then by arrival."""
         return self.rank, self.place
 
+    def has_expired(self, now: float) -> bool:
+        """True if its time is over at that moment of the broker's clock."""
+        return 0 < self.expires <= now  # 0 is a message that never expires
+
     def __lt__(self, other: Message) -> bool:
         """For heaps, where one message has the place of another."""
         return self.number < other.number
 
     def copy(self, wire: Wire, place: int = 0) -> Message:
-        """The same message for another queue, which keeps its own count of deliveries.
-
-        `place`: its own, where it may have a row in the store; 0: its number does.
-        """
+        """The same message for another queue.  `place`: its own, where it may have a row; 0: its number does."""
+        # Not `attempts` and `history`: each queue counts its own deliveries.
         copy = Message(self.number, self.head, self.body, self.options)
         copy.place = place or self.number
         copy.expires = self.expires

@@ -50,10 +50,7 @@ def pattern_words(text: str) -> tuple[str, ...]:
 
 
 def check_words(name: str, written: str) -> None:
-    """Refuse a name or pattern of too many words.  Raises NotAllowed: it has more than `MAX_WORDS`.
-
-    `name`: the canonical name.  `written`: the name as the client wrote it, for the ERROR.
-    """
+    """Raise NotAllowed if a name has more than `MAX_WORDS` words.  `written`: the name as the client wrote it."""
     # A header line has room for 30,000 words; a tree of words (`trie`) needs some 300 bytes for each.
     words = len(split(name))
     if words > MAX_WORDS:
@@ -76,10 +73,7 @@ def check_wildcards(name: str, written: str) -> None:
 
 
 def check_pattern(text: str, written: str) -> None:
-    """Refuse a pattern with so many wildcards that it would make each search slow.
-
-    Raises NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest before other words.
-    """
+    """Raise NotAllowed if a pattern has more than `MAX_WILDCARDS`, or more than one rest before other words."""
     if not has_wildcard(text):
         return
     words = pattern_words(text)
@@ -94,7 +88,7 @@ class Pattern:
     """One pattern; a text without wildcards matches itself alone.
 
     A set of places in the pattern is an integer: bit `i` means that its first `i` words other than rests may have
-    matched the words read so far (the shift-and algorithm).  So each word of a name costs the same few operations.
+    matched the words read so far (the shift-and algorithm).
     """
 
     __slots__ = ("_any", "_end", "_masks", "_stay", "text", "words")
@@ -119,9 +113,11 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """True if the pattern matches that name."""
+        # Without wildcards the separators count: `/topic/a.b` and `/topic/a/b` are two destinations.
         if not self._any | self._stay:
             return name == self.text
         places = 1
+        # All places at once: each word costs the same few operations, whatever the pattern is.
         for word in split(name):
             places = (places & (self._masks.get(word, 0) | self._any)) << 1 | places & self._stay
         return places & self._end != 0

@@ -224,10 +224,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Limits of sessions and of the broker, in numbers, bytes and seconds.
-
-    The settings of the same names explain each; an ERROR names the setting.
-    """
+    """Limits of sessions and broker, in numbers, bytes and seconds.  The settings of these names explain them."""
 
     max_subscriptions: int = 20_000
     max_transactions: int = 64

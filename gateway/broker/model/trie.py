@@ -6,9 +6,8 @@ names that match a pattern: the retained messages for a SUBSCRIBE.  Both keep a 
     /topic/a.*      root --topic--> . --a--> . --*--> (entry)
     /topic/a.#.b                              '--#--> . --b--> (entry)
 
-A search follows all branches that may still match at once, one word after the other: without recursion, because a name
-may have as many words as a header line has bytes, and without backtracking, which is exponential.  It costs at most its
-words times the nodes that it reaches, and it reaches only nodes whose words above them match.
+A search costs at most its words times the nodes that it reaches, and it reaches only nodes whose words above them
+match.
 
 Known weakness: a word costs some 300 bytes, and patterns like `#.a.*.*.*` make each search reach many nodes.
 `patterns.check_words` and `check_pattern` bound both.
@@ -112,8 +111,7 @@ class _Tree(Generic[T]):
 class PatternTrie(_Tree[T]):
     """Patterns with values, found by the names that they match.
 
-    Results are cached until the patterns change, so that most searches are one look-up.  Texts without wildcards may be
-    stored as well; they are not in the tree, and a change of one drops only its own name from the cache.
+    Texts without wildcards may be stored as well; they are not in the tree.
 
     `cached_names`: cached names at most; the oldest are dropped first.  `cached_bytes`: bytes of cached names and
     results at most.
@@ -121,6 +119,7 @@ class PatternTrie(_Tree[T]):
 
     def __init__(self, cached_names: int = CACHED_NAMES, cached_bytes: int = CACHED_BYTES) -> None:
         super().__init__()
+        # Names are sent to again and again, so that most searches are one look-up.
         self._cache: dict[str, tuple[T, ...]] = {}
         self._bytes = 0
         self._max_names = cached_names
@@ -146,6 +145,7 @@ class PatternTrie(_Tree[T]):
 
     def _prepare(self, text: str) -> Sequence[str]:
         """Drop from the cache the results that a change of this pattern makes wrong; its words in the tree."""
+        # Which cached names it matches is known only by matching each; the next searches fill the cache again.
         if has_wildcard(text):
             self._cache.clear()
             self._bytes = 0
@@ -172,6 +172,8 @@ class PatternTrie(_Tree[T]):
         rests: set[_Node[T]] = set()
         going_on: list[_Node[T]] = []  # rests that are followed by words
         words = iter(split(name))
+        # All branches at once, one word after the other: without recursion, because a name may have as many words as a
+        # header line has bytes, and without backtracking, which is exponential.
         while reached or going_on:
             for node in reached:
                 rest = node.children.get(REST)
@@ -209,10 +211,7 @@ class NameTree(_Tree[T]):
             self._take(name, split(name))
 
     def each(self, text: str) -> Iterator[T]:
-        """Values of all names that a pattern matches, one by one, in no order.
-
-        The tree may change meanwhile; new names may be left out.
-        """
+        """Values of all names that a pattern matches, in no order; those that come meanwhile may be left out."""
         return (entry.value for entry in self._search(text))
 
     def matching(self, text: str) -> list[T]:
@@ -228,6 +227,7 @@ class NameTree(_Tree[T]):
         seen: set[tuple[int, int]] = set()
         while pending:
             node, place = pending.pop()
+            # Several rests lead to one node in many ways; each is followed once.
             if (id(node), place) in seen:
                 continue
             seen.add((id(node), place))

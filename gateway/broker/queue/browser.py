@@ -16,11 +16,8 @@ from ..core.context import Context
 from ..errors import BROWSER, SlowConsumer
 from ..model.changes import Stored
 from ..model.message import Message
-from .expiry import has_expired
 from .subscription import Subscription
 
-# Messages that are looked at in one turn: about 2 ms.
-_LOOKS_PER_TURN = 2_000
 _PAGE = 200  # rows of one read
 
 
@@ -78,7 +75,7 @@ class Browser:
         # A turn of the scheduler, or a page of the store, may come after the end.
         if subscription.ended or self._ended:
             return
-        looks = _LOOKS_PER_TURN
+        looks = self._context.work_limits.browser_looks
         while self._waited:
             if not self._has_room():
                 return
@@ -158,7 +155,7 @@ class Browser:
     def _show(self, message: Message) -> None:
         subscription, selector = self._subscription, self._subscription.options.selector
         # The timer of a queue finds only those paged messages in time that are near the front.
-        if has_expired(message, self._context.scheduler.clock()):
+        if message.has_expired(self._context.scheduler.clock()):
             return
         if selector is None or selector(message.head.headers):
             self._context.counters.delivered += 1

@@ -20,9 +20,6 @@ from ..model.message import Message
 from .ready import ReadyList
 from .subscription import Subscription
 
-# Each message is offered to one set after the other, until a consumer with room wants it.
-MOST_SETS = 1_000
-
 
 class ConsumerSet:
     """The consumers of one priority with one selector, or none.
@@ -97,12 +94,13 @@ class ConsumerSet:
 class Consumers:
     """The consumers of one queue."""
 
-    __slots__ = ("_exclusive", "all", "sets")
+    __slots__ = ("_exclusive", "_most_sets", "all", "sets")
 
-    def __init__(self) -> None:
+    def __init__(self, most_sets: int) -> None:
         self.all: dict[Subscription, ConsumerSet] = {}  # in order of arrival
         self.sets: list[ConsumerSet] = []  # highest priority first; of equal ones, the next in turn first
         self._exclusive: Subscription | None = None
+        self._most_sets = most_sets
 
     # a new message
 
@@ -176,10 +174,10 @@ class Consumers:
                     return consumer_set
                 ready_list = consumer_set.ready_list
         # Before anything is changed, so that nothing has to be undone.
-        if len(self.sets) >= MOST_SETS:
+        if len(self.sets) >= self._most_sets:
             raise NotAllowed(
                 "too many different consumers",
-                f"those of a queue may have {MOST_SETS} different selectors and priorities; use a topic for each",
+                f"those of a queue may have {self._most_sets} different selectors and priorities; use a topic for each",
             )
         if ready_list is None:
             ready_list = ready_lists[0].copy(subscription.options.selector, len(text))

@@ -22,7 +22,7 @@ from ..model.message import Message
 from ..model.policy import Policy, QueueArguments
 from .consumers import Consumers
 from .overflow import QueueLimits
-from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
+from .paging import PagedMessages, PagedQueue
 
 ENDED = "ended"  # the kind of a container that ends as soon as none of its rows is held
 
@@ -54,6 +54,8 @@ class QueueStorage:
         "_goes_with_last",
         "_keyed",
         "_kind",
+        "_least_in_memory",
+        "_most_in_memory",
         "_queue",
         "_storage",
         "_suspect",
@@ -64,6 +66,8 @@ class QueueStorage:
 
     def __init__(self, context: Context, queue: StoredQueue, storage: Storage, durable: bool | None) -> None:
         self._context = context
+        self._most_in_memory = context.work_limits.in_memory_bytes
+        self._least_in_memory = context.work_limits.least_in_memory_bytes
         self.rows = 0
         self.transient = 0
         self.paged: PagedMessages | None = None
@@ -125,7 +129,7 @@ class QueueStorage:
         if paged is not None and paged.first_rank() <= message.rank:
             return message.options.conflation_key is None
         nbytes, memory, half = in_memory.nbytes, self._context.memory, self._context.quotas.memory_limit // 2
-        if nbytes < MOST_IN_MEMORY and (nbytes < LEAST_IN_MEMORY or memory.used <= half):
+        if nbytes < self._most_in_memory and (nbytes < self._least_in_memory or memory.used <= half):
             return False
         # A message that is more urgent than the last one in memory stands there, too.
         has_key = message.options.conflation_key is not None
@@ -254,7 +258,7 @@ class QueueStorage:
         """Take all paged rows, in order; where there are very many, only those that replace each other."""
         paged = self._make_pages()
         rows, self._keyed = self._keyed, []
-        if not self._may_page() or paged.nbytes < MOST_IN_MEMORY:
+        if not self._may_page() or paged.nbytes < self._most_in_memory:
             rows = sorted(rows + paged.take_all())
         return rows
 

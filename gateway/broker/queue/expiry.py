@@ -13,11 +13,6 @@ from ..model.message import Message
 _EXPIRIES_PER_TURN = 500
 
 
-def has_expired(message: Message, now: float) -> bool:
-    """True if the time of a message is over."""
-    return 0 < message.expires <= now  # 0 is a message that never expires
-
-
 class Expiry:
     """The messages of a queue that will expire; `expire` is called with each, and `on_empty` behind the last."""
 

@@ -18,9 +18,6 @@ from ..model.message import Message
 from .ready import ReadyList
 from .subscription import Subscription
 
-# Groups of a queue; and bytes, for those of all queues.
-MOST_GROUPS = 65_536
-MOST_BYTES = 64 * 1024 * 1024
 _COST = 500  # bytes that a group costs beside its name
 _LOOKS = 16  # groups looked at for one that can be forgotten
 
@@ -111,10 +108,11 @@ class Group:
 class Groups:
     """The groups of one queue."""
 
-    __slots__ = ("_context", "_groups", "_owners")
+    __slots__ = ("_context", "_groups", "_most", "_most_bytes", "_owners")
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._most, self._most_bytes = context.work_limits.groups, context.work_limits.group_bytes
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._owners: dict[Subscription, Owner] = {}
 
@@ -128,7 +126,7 @@ class Groups:
         """The group of that name, which may be new."""
         group = self._groups.get(name)
         if group is None:
-            if len(self._groups) >= MOST_GROUPS or self._context.group_bytes > MOST_BYTES:
+            if len(self._groups) >= self._most or self._context.group_bytes > self._most_bytes:
                 self._forget_oldest()
             group = self._groups[name] = Group(name)
             self._context.group_bytes += _COST + len(name)

@@ -9,16 +9,19 @@ from itertools import compress
 
 # Rows at the front that are looked at for such as have expired; one time to live for all of a queue needs no more.
 _LOOKS = 1_000
-_SLACK = 65_536  # entries of an array that were read, before it is cut
 _GONE = -1  # in place of the size of a row that has gone, from the middle
 
 
 class PageIndex:
-    """Rows of one priority, in the order of their numbers without signs; with costs, and expiry (0: never)."""
+    """Rows of one priority, in the order of their numbers without signs; with costs, and expiry (0: never).
 
-    __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
+    `slack`: entries that were read, or have gone, before the arrays are cut.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes", "_slack")
+
+    def __init__(self, slack: int) -> None:
+        self._slack = slack
         # Arrays, with 24 bytes for each row and no objects: there may be millions.
         self._rows = array("q")
         self._sizes = array("q")
@@ -48,7 +51,7 @@ class PageIndex:
             taken.append((row, size))
             count -= 1
             nbytes -= size
-        if self._first > _SLACK and self._first > len(self):
+        if self._first > self._slack and self._first > len(self):
             del self._rows[: self._first], self._sizes[: self._first], self._expires[: self._first]
             self._first = 0
         return taken
@@ -83,7 +86,7 @@ class PageIndex:
         # The entry stays: to take it out would move all that are behind it.
         self._sizes[index] = _GONE
         self._gone += 1
-        if self._gone > _SLACK and self._gone > len(self):
+        if self._gone > self._slack and self._gone > len(self):
             self._compact()
         return size
 

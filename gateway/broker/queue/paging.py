@@ -7,7 +7,7 @@ A message that is more urgent than all paged ones stays in memory; every other o
 priorities and the order of arrival hold (`QueueStorage.takes` decides).  The numbers of rows that are gone with the
 process are negative here.
 
-Known weakness: a consumer that wants only few of the messages gets those within `_MOST_OF_OTHERS` bytes of the front;
+Known weakness: a consumer that wants only few of the messages gets those within `search_bytes` of the front;
 the rest comes when others have consumed.  And a message that expires far from the front, before those in front of it,
 is found when it comes there.
 """
@@ -31,18 +31,7 @@ from .page_index import PageIndex
 from .subscription import Subscription
 from .waiting import WaitingMessages
 
-# Bytes of messages that wait in memory before others are paged; and where half of the memory is taken: a thousand deep
-# queues must not hold up all publishers when there is room on the disk.
-MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
-# Fewer messages than this wait in memory, and costing less than so many bytes: read on.
-_LOW, _LOW_BYTES = 1_000, 1024 * 1024
-_PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024  # of one read
-# Bytes that may be read in search of messages for a consumer that wants none of those in memory.
-_MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
-_PAUSE = 1.0  # seconds between such looks, at least
-# Rows that leave the store with one batch, 7 ms here, 10 ms in the thread that writes: a million at once would hold up
-# all receipts.
-_SLICE = 5_000
+_PAUSE = 1.0  # seconds between two looks for what has expired, at least
 
 
 class PagedQueue(Protocol):
@@ -66,6 +55,7 @@ class PagedMessages:
 
     def __init__(self, context: Context, queue: PagedQueue, storage: Storage, leave: Callable[[int], None]) -> None:
         self._context = context
+        self._limits = context.work_limits
         self.count = 0
         self.nbytes = 0
         self._queue = queue
@@ -123,7 +113,7 @@ class PagedMessages:
     def add(self, row: int, rank: int, size: int, expires: float = 0.0) -> None:
         """A row stands behind the others of its rank."""
         if rank not in self._ranks:
-            self._ranks[rank] = PageIndex()
+            self._ranks[rank] = PageIndex(self._limits.index_slack)
         self._ranks[rank].add(row, size, expires)
         self._count(1, size)
         if expires:
@@ -185,11 +175,11 @@ class PagedMessages:
         # One read at a time.  Without a consumer, the messages would only take up memory.
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
-        in_memory = queue.in_memory
-        little = in_memory.count < _LOW and in_memory.nbytes < _LOW_BYTES
-        if little or (stuck and in_memory.nbytes < _MOST_OF_OTHERS and not self._context.memory.pressed):
+        in_memory, limits = queue.in_memory, self._limits
+        little = in_memory.count < limits.few_messages and in_memory.nbytes < limits.few_bytes
+        if little or (stuck and in_memory.nbytes < limits.search_bytes and not self._context.memory.pressed):
             self._reading_rank = min([rank for rank, rows in self._ranks.items() if len(rows)])
-            self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_BYTES))
+            self._reading = dict(self._ranks[self._reading_rank].take(limits.page_messages, limits.page_bytes))
             self._storage.read(list(map(abs, self._reading)), partial(self._arrived, self._reading))
 
     def _arrived(self, reading: dict[int, int], found: list[Stored]) -> None:
@@ -214,7 +204,7 @@ class PagedMessages:
         """Throw all of it away; call `then` when the last of it has been given to the storage."""
         if then is not None:
             self._when_left.append(then)
-        others = PageIndex()
+        others = PageIndex(self._limits.index_slack)
         for row in chain(self._reading, [row for each in self._expiring for row, _ in each]):
             others.add(row, 0, 0.0)
         # A purge that is under way takes these, too.
@@ -228,7 +218,7 @@ class PagedMessages:
 
     def _leave(self) -> None:
         """Some of what was thrown away leaves the store."""
-        most = _SLICE
+        most = self._limits.purges_per_turn
         while self._leaving and most:
             leaving, why = self._leaving[0]
             rows = leaving.take(most)

@@ -35,7 +35,6 @@ from .browser import Browser, Browsers
 from .consumers import Consumers
 from .dispatch import Dispatcher
 from .durable import QueueStorage
-from .expiry import has_expired
 from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
 from .redelivery import DeadLetter, Discard, RequeueAfter
@@ -95,7 +94,7 @@ class Queue:
         self.private = limits is not None
         self.limits = limits or limits_of(policy)
         self.in_memory = WaitingMessages(context, self.limits, self._expire_waiting, self._forget_if_idle)
-        self.consumers = Consumers()
+        self.consumers = Consumers(context.work_limits.consumer_sets)
         self.subscriptions: Collection[Subscription] = self.consumers.all
         self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self, by_group=not self.private)
         self.resting: dict[Message, Timer] = {}
@@ -242,7 +241,7 @@ class Queue:
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
         # Most messages never expire, and need no look at the clock.
-        return message.expires > 0 and has_expired(message, self.context.scheduler.clock())
+        return message.expires > 0 and message.has_expired(self.context.scheduler.clock())
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""

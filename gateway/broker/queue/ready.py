@@ -26,11 +26,10 @@ from itertools import islice
 from gateway.codec import Head
 
 from ..core.lazy_heap import LazyHeap
+from ..core.work_limits import WORK_LIMITS
 from ..model.message import Message
 from ..model.options import Selector
 
-# Messages that a selector is asked about in one turn: about 2 ms.
-READS_PER_TURN = 3_000
 # Bytes of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
 _COPIED_PER_READ = 25  # places that are copied in the time of one read
@@ -44,11 +43,19 @@ class ReadyList:
         selector: takes the messages that belong here; None: all.
         weight: characters of the selector.
         tired: the last `first` gave up; asking again goes on.
+
+    Args:
+        most_reads: messages that the selector is asked about in one turn.
     """
 
-    __slots__ = ("_late", "_others", "_spent", "_tail", "_wanted", "_wanted_other", "selector", "tired", "weight")
+    __slots__ = (
+        *("_late", "_most_reads", "_others", "_spent", "_tail", "_wanted", "_wanted_other"),
+        *("selector", "tired", "weight"),
+    )
 
-    def __init__(self, selector: Selector | None = None, weight: int = 0) -> None:
+    def __init__(
+        self, selector: Selector | None = None, weight: int = 0, most_reads: int = WORK_LIMITS.selector_reads
+    ) -> None:
         self.selector = selector
         self.weight = weight
         self.tired = False
@@ -61,6 +68,7 @@ class ReadyList:
         self._wanted_other: Message | None = None
         # Reads that the next turn has less, for the work that `copy` was.
         self._spent = 0
+        self._most_reads = most_reads
 
     def __len__(self) -> int:
         """Places taken, also by messages that wait no longer."""
@@ -78,7 +86,7 @@ class ReadyList:
 
     def copy(self, selector: Selector | None = None, weight: int = 0) -> ReadyList:
         """A list of the same messages, for the consumers of another selector."""
-        copy = ReadyList(selector, weight)
+        copy = ReadyList(selector, weight, self._most_reads)
         # As they are, also those that wait no longer: of a million this takes 20 ms, and a loop would take 100.
         copy._tail = self._tail.copy()
         copy._others = self._others.copy()
@@ -124,7 +132,7 @@ class ReadyList:
 
     def _first_wanted(self, selector: Selector) -> Message | None:
         # Both parts share one budget of reads, so that a turn is bounded however they are filled.
-        left, self._spent = READS_PER_TURN - self._spent, 0
+        left, self._spent = self._most_reads - self._spent, 0
         self.tired = False
         left = self._read_others(selector, left)
         if self.tired:

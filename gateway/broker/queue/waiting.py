@@ -52,7 +52,7 @@ class WaitingMessages:
         self._on_empty = on_empty
         self.count = 0
         self.nbytes = 0
-        self.ready_lists = [ReadyList()]
+        self.ready_lists = [ReadyList(most_reads=context.work_limits.selector_reads)]
         self.ready_bytes = 0
         self._expiry: Expiry | None = None
         self.by_age: LazyHeap | None = None  # oldest first, where the oldest may have to go

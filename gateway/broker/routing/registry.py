@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
+from ..core.arguments_check import ArgumentsNotice
 from ..core.context import Context
 from ..core.ports import Peer
-from ..core.queue_arguments import ArgumentsNotice
 from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.changes import Container
@@ -25,20 +25,16 @@ from ..topic.topic import Topic
 
 
 class Registry:
-    """All destinations.
-
-    Attributes:
-        destinations: canonical name -> queue or topic, of those that clients name.
-        hidden: those that clients cannot name: of users, functions and durable subscriptions.
-        patterns: the topics of subscriptions with wildcards; `has_patterns`: there are any.
-        durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
-    """
+    """All destinations, by canonical name."""
 
     def __init__(self, context: Context, policies: Policies) -> None:
-        self.destinations: dict[str, Queue | Topic] = {}
+        self.destinations: dict[str, Queue | Topic] = {}  # those that clients name
+        # Those that clients cannot name: of users, functions and durable subscriptions.  Apart, so that `publish` never
+        # finds one: it looks up what the client wrote.
         self.hidden: dict[str, Queue | Topic] = {}
-        self.patterns: PatternTrie[Topic] = PatternTrie()
-        self.has_patterns = False
+        self.patterns: PatternTrie[Topic] = PatternTrie()  # the topics of subscriptions with wildcards
+        self.has_patterns = False  # asked for each message to a topic, for less than a call of the trie
+        # Those that outlive their sessions, or are shared.
         self.durable_subscriptions = DurableSubscriptions(
             context, self._queue_of_durable, lambda name: self.hidden.pop(name, None)
         )
@@ -52,11 +48,9 @@ class Registry:
         return self.table(name).get(name)
 
     def topic(self, name: str, *, checked: bool = True) -> Topic:
-        """The topic, or pattern, of that name, which may be new.
-
-        Raises NotAllowed: there would be too many, and that is `checked`.
-        """
+        """The topic, or pattern, of that name, perhaps a new one.  Raises NotAllowed: too many, if `checked`."""
         is_pattern = has_wildcard(name)
+        # A pattern stands in the trie alone: no SEND goes to it, and `publish` looks up each SEND in the table.
         found = self.patterns.get(name) if is_pattern else self.table(name).get(name)
         if found is None:
             if checked:
@@ -73,6 +67,7 @@ class Registry:
 
     def _queue_of_durable(self, name: str, topic: Topic, lasts: bool) -> Queue:
         """The queue of a new durable or shared subscription."""
+        # Policies name the topic.  A shared subscription that is not durable goes with its last consumer.
         policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
         queue = self.hidden[name] = Queue(self._context, name, policy)
         if lasts and policy.durable is not False:
@@ -83,12 +78,14 @@ class Registry:
     def create_queue(self, name: str, arguments: QueueArguments | None = None, sender: str = "") -> Queue:
         """Make a queue, with the queue arguments in the frame that creates it; `sender`: id of its session."""
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
+        # A temporary queue goes with its session, so a restart must not bring it back.
         if not name.startswith(names.REPLY_QUEUE):
             self._store(queue)
         if arguments is not None and not name.startswith(names.HIDDEN):
             before = queue.policy
             self._apply_arguments(queue, arguments)
             self._tell(queue, before.changes_of(queue.policy), sender, in_force=True)
+        # Behind the arguments, which may set `idle_timeout`.
         queue.start_idle_timer()
         return queue
 
@@ -101,6 +98,7 @@ class Registry:
     def restore(self, place: Container) -> Queue:
         """Make a queue, or durable subscription, that the store holds, and take its rows over."""
         queue = self.table(place.name).get(place.name)
+        # It may be there: a store may hold two places of one name, where a queue went and came again.
         if queue is None and place.kind == "subscription":
             queue = self.durable_subscriptions.restore(place, partial(self.topic, checked=False))
         elif queue is None:
@@ -112,6 +110,7 @@ class Registry:
         assert queue.storage is not None  # the store holds the queue
         queue.storage.recover(place)
         arguments = queue.storage.arguments
+        # Those of a durable subscription are applied where it is restored, to the policy of its topic.
         if place.kind == "queue" and arguments is not None and not queue.of_client:
             self._apply_arguments(queue, arguments)
         return queue
@@ -159,6 +158,7 @@ class Registry:
 
     def home_of(self, queue: Queue) -> Queue | None:
         """The queue that messages of a queue come back to; None: no client can ever read them."""
+        # A private queue stands in no table: its one subscription is all that can read it.
         if queue.private:
             return queue if queue.subscriptions else None
         if self.is_gone(queue.name) or (queue.filled_by_topic and self.durable_subscriptions.of(queue) is None):
@@ -177,9 +177,11 @@ class Registry:
         if not target.is_idle:
             return
         table = self.table(target.name)
+        # Another one of that name may have come since.
         if table.get(target.name) is target:
             del table[target.name]
             if isinstance(target, Topic):
+                # Its stream is empty, and still knows what it has lost: a reader that comes back is told of the gap.
                 if target.stream is not None:
                     self.streams.rest(target.stream)
             else:
@@ -198,6 +200,7 @@ class Registry:
 
     def forget_temporary(self, name: str) -> None:
         """Drop a session's temporary destination, and what waits there."""
+        # First: from now on no message that a consumer gives back finds a home here (`home_of`).
         self.temporaries.pop(name, None)
         target = self.destinations.get(name)
         if isinstance(target, Queue):

@@ -4,8 +4,8 @@
     send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
     route     to the queue; or to the topic and all patterns that match its name
 
-A SEND that asks for nothing special to a destination that is there, which is nearly every one, goes the short way:
-`publish` does all three at once.
+A SEND that asks for nothing special to a destination that is there goes the short way: `publish` does all three at
+once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import partial
 from gateway.codec import Head
 
 from ..core import authorization
+from ..core.arguments_check import ArgumentsCheck
 from ..core.context import Context
 from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
-from ..core.queue_arguments import ArgumentsCheck
 from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
@@ -35,11 +35,7 @@ from .scheduled import ScheduledSends
 
 
 class Router:
-    """Messages on their way to their destinations.
-
-    Attributes:
-        arguments: checks the queue arguments of clients.
-    """
+    """Messages on their way to their destinations."""
 
     def __init__(self, context: Context, registry: Registry, policies: Policies) -> None:
         quotas = context.quotas
@@ -51,7 +47,7 @@ class Router:
         self._patterns = registry.patterns
         self.policies = policies
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
-        self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)
+        self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)  # checks those of clients
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
 
@@ -68,6 +64,8 @@ class Router:
         Raises NotAllowed: no such kind of destination, or a limit is reached.
         """
         context = self._context
+        # The usual case: the name as the client writes it is the canonical one of a destination that is there.  Aliases
+        # are not, so they take the long way.
         target = self._destinations.get(destination)
         if context.checks_sends or (target is None and not self._has_only_patterns(destination)):
             self.send(self.prepare(head, body, destination, options, sender))
@@ -82,6 +80,7 @@ class Router:
         if isinstance(target, Queue):
             target.accept(message)
             return
+        # Before the fan-out: subscribers and patterns get the number that the stream gives it.
         if target is not None and target.stream is not None:
             message = target.stream.add(message, sender.id)
         if target is None or self.registry.has_patterns:
@@ -91,11 +90,13 @@ class Router:
 
     def _has_only_patterns(self, destination: str) -> bool:
         """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
+        # Only names that were checked once get into the cache of matches.  A topic with a stream must come into being.
         is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
         return is_known and not self.registry.keeps_stream(destination)
 
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
-        """True if a message goes to current subscribers alone, so that it needs no memory."""
+        """True if a message goes to current subscribers alone."""
+        # Such a message needs no memory but that of outboxes, which have limits, so it passes even when memory is full.
         target = self._destinations.get(destination)
         if not isinstance(target, Topic) or not options.is_plain:
             return False
@@ -109,6 +110,7 @@ class Router:
         if not self._keeps_nothing(destination, options):
             context.memory.check()
         parts = names.split(destination)
+        # A message of the server itself has no sender, and needs no permission.
         if sender is not None and sender.access is not None:
             authorization.check_reply_to(sender, head.headers)
         targets = []
@@ -118,6 +120,7 @@ class Router:
                 authorization.check_send(sender, name, part)
             if sender is not None and options.queue_arguments is not None:
                 self.arguments.check(options.queue_arguments, name, part, sender)
+            # Each receiver sees the one destination that it knows, and not the whole list.
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
@@ -132,6 +135,7 @@ class Router:
             moment = str(int((context.scheduler.epoch() + options.time_to_live) * 1000))
             targets = [(name, _with(each, "expires", moment)) for name, each in targets]
         elif options.expires_at is not None:
+            # Never 0, which means that it does not expire.
             expires = max(self._clock() + options.expires_at - context.scheduler.epoch(), 1e-9)
         sending = PreparedSend(targets, body, options, "" if sender is None else sender.id, expires)
         self.check([sending])
@@ -154,11 +158,9 @@ class Router:
         return any(each.durable_subscriptions for each in topics)
 
     def check(self, sendings: Sequence[PreparedSend]) -> None:
-        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
-
-        Raises NotAllowed: a limit would be exceeded, or the store has failed.
-        """
+        """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
         wanted = {name for sending in sendings for name, _ in sending.targets}
+        # A topic without a stream does not come into being by a SEND, and a queue that is gone does not come again.
         new = [
             name
             for name in wanted
@@ -169,6 +171,7 @@ class Router:
         if new:
             self.registry.check_room(len(new))
         storage = self._context.storage
+        # A generator: nothing of it is asked while the store works, which is nearly always.
         stored = (self._is_stored(name, each.options) for each in sendings for name, _ in each.targets)
         if storage is not None and storage.failure and any(stored):
             storage.check()
@@ -192,6 +195,7 @@ class Router:
         queue = application.queue_of_send(name) if application is not None else None
         if queue is None:
             raise NoFunction(name)
+        # Over what the client may have written there: functions rely on both.
         return queue, head if sender is None else _with(_with(head, "user-id", sender.user), "session", sender.id)
 
     def send(self, sending: PreparedSend) -> None:
@@ -199,11 +203,13 @@ class Router:
         options = sending.options
         due = 0.0
         if options is not PLAIN:
+            # Before the delay: of two delayed messages with one id the second is a duplicate as well.
             if options.dedup_id is not None:
                 sending.targets = self._new_ones(sending, options.dedup_id)
             due = options.delay
             if options.deliver_at is not None:
                 due = options.deliver_at - self._context.scheduler.epoch()
+        # None are left where all are duplicates.
         if due > 0 and sending.targets:
             self.delayed.put_off(sending, due)
         else:
@@ -216,6 +222,7 @@ class Router:
         if storage is not None:
             until = self._context.scheduler.epoch() + self._context.quotas.dedup_window
             for name, _ in found:
+                # Where the message ends with the process, its id may end as well, and costs no write.
                 if self.outlives(name, sending.options):
                     storage.saw(digest(name, dedup_id), until)
         self._context.counters.duplicates += len(sending.targets) - len(found)
@@ -233,11 +240,13 @@ class Router:
 
     def _route(self, name: str, message: Message, sender: str) -> None:
         options = message.options
-        if message.expires and names.is_topic(name) and message.expires <= self._clock():
+        # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
+        if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
             self._context.records.ended("expired", name, message)
             return
         target = self.registry.find(name)
+        # Not checked for room: `prepare` did that, and a message that was accepted must not fail here.
         if target is None and names.is_topic(name) and self.registry.keeps_stream(name):
             target = self.registry.topic(name, checked=False)
         if isinstance(target, Topic) and target.stream is not None:
@@ -258,6 +267,7 @@ class Router:
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
         """Give a message to the topic, if there is one, and to all patterns that match its name."""
         found = self._patterns.match(name) if self.registry.has_patterns else ()
+        # Encoded once for all of them; a single topic does that by itself.
         wire = Wire(message) if found else None
         if topic is not None:
             topic.accept(message, sender, wire)

@@ -1,11 +1,7 @@
 """Scheduled messages wait for their time: in no queue, in no topic, and unseen by all consumers until then.
 
-One that is durable at its destination stands in the store meanwhile.  When its time has come it leaves that place and
-arrives like any other, in one batch.  What became due while no process ran arrives at once, in the order of the dates.
-
-Operators see each of them, and may call it off.  It is known by a number, which for one in the store outlives the
-process; the message that it becomes has another.  A SEND to several destinations is one of them here, and as many as
-are durable after a restart.
+One that is durable at its destination stands in the store meanwhile.  Operators see each of them, and may call it off.
+It is known by a number; the message that it becomes has another.
 """
 
 from __future__ import annotations
@@ -80,6 +76,7 @@ class ScheduledSends:
         """Carry out a SEND so many seconds later."""
         due = self._context.scheduler.epoch() + delay
         durable = []
+        # One row for each destination: after a restart each is a scheduled message of its own.
         if self._context.storage is not None:
             durable = [target for target in sending.targets if self._outlives(target[0], sending.options)]
         self._wait(sending, delay, [self._store(sending, name, head, due) for name, head in durable])
@@ -98,6 +95,7 @@ class ScheduledSends:
 
     def _wait(self, sending: PreparedSend, delay: float, stored: list[Message]) -> None:
         context = self._context
+        # The number of its row outlives the process, so operators find it under the same one after a restart.
         number = stored[0].number if stored else context.next_number()
         waiting = self._found[number] = ScheduledSend(number, sending, context.scheduler.clock() + delay, stored)
         self.stored += bool(stored)
@@ -105,6 +103,7 @@ class ScheduledSends:
         waiting.date = context.scheduler.at(waiting.due, partial(self._arrives, waiting))
 
     def _arrives(self, waiting: ScheduledSend) -> None:
+        # It leaves its place in the store and arrives in one batch: a kill leaves it here or there, and never in both.
         self._forget(waiting)
         self._arrive(waiting.sending)
 
@@ -138,4 +137,5 @@ class ScheduledSends:
             queue_arguments=QueueArguments.from_store(extra),
         )
         sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
+        # Below 0 for what became due while no process ran: it arrives at once, in the order of the dates.
         self._wait(sending, extra["due"] - self._context.scheduler.epoch(), [message])

@@ -2,9 +2,6 @@
 
 A value is None where it is unknown: the header is missing, or arithmetic had no result.  Conditions are True, False or
 None (JMS 1.1, 3.8.1.2).  A message is selected if the whole condition is True.
-
-The kinds of the two sides of a comparison are known when it is built, so no closure tests types at run time.  A chain
-of one operator is one closure with a loop, so calls are as deep as the parentheses.
 """
 
 from __future__ import annotations
@@ -54,7 +51,9 @@ COMPARISONS: dict[str, Comparison] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+# A division has a fraction, as in ActiveMQ: `5 / 2` is 2.5.
 ARITHMETIC: dict[str, Arithmetic] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+# Of a comparison whose header stands at the right: so each kind of pair is written once, with the header at the left.
 _MIRRORED: dict[Comparison, Comparison] = {
     operator.eq: operator.eq,
     operator.ne: operator.ne,
@@ -97,15 +96,18 @@ def any_of(parts: Sequence[Condition]) -> Condition:
 
 def _junction(parts: Sequence[Condition], *, decisive: bool) -> Condition:
     """AND or OR: a part that is `decisive` decides."""
+    # It would cost a call for each message.
     if len(parts) == 1:
         return parts[0]
 
     def run(headers: Headers) -> bool | None:
+        # One closure with a loop for the whole chain, so that calls are as deep as the parentheses.
         result: bool | None = not decisive
         for part in parts:
             value = part(headers)
             if value is decisive:
                 return decisive
+            # Unknown, but a later part may still decide: `unknown OR TRUE` is true (JMS 1.1, 3.8.1.2).
             if value is None:
                 result = None
         return result
@@ -133,17 +135,21 @@ def negation(part: Condition) -> Condition:
 
 def truth(read: Reader) -> Condition:
     """A header as a condition: True if it is `true`, in any letter case."""
+    # A header with any other text is there, so it is false and not unknown.
     return _unless_unknown(read, lambda text: boolean_of(text) is True)
 
 
 def compare(comparison: Comparison, left: Value, right: Value) -> Condition:
     """A comparison operator between two values."""
+    # Decided here, once: the kinds are known when the selector is parsed, and no closure tests types for each message.
     if left.kind is right.kind is Kind.HEADER:
         return _headers(comparison, left.read, right.read)
     if right.kind is Kind.HEADER:
         return compare(_MIRRORED[comparison], right, left)
     if left.kind is Kind.HEADER and right.kind is Kind.STRING:
         return _with_string(comparison, left, right.literal)
+    # A header that reads as a number is one if the other side is a number, as in ActiveMQ.  A literal in quotes never
+    # is: `'1' = 1` compares unlike types.
     if left.kind is Kind.HEADER and right.kind is Kind.NUMBER and right.literal is not None:
         return _with_number(comparison, left, right.literal)
     if left.kind is Kind.HEADER:
@@ -160,6 +166,7 @@ def _with_string(comparison: Comparison, header: Value, string: Any) -> Conditio
 
     def run(headers: Headers) -> bool | None:
         text = headers.get(name) if name else read(headers)
+        # Strings have an order, by code points.  JMS and ActiveMQ compare them by `=` and `<>` alone.
         return None if text is None else comparison(text, string)
 
     return run
@@ -191,6 +198,7 @@ def _alike(comparison: Comparison, left: Callable[[Headers], Any], right: Callab
 
 def _unlike(comparison: Comparison, left: Callable[[Headers], Any], right: Callable[[Headers], Any]) -> Condition:
     """Compare values that are never equal and have no order; unknown stays unknown."""
+    # As in ActiveMQ `<>` is true, so that `a <> b` always is `NOT (a = b)`.  In JMS it is false as well.
     result = comparison is operator.ne
 
     def run(headers: Headers) -> bool | None:
@@ -223,6 +231,7 @@ def _headers(comparison: Comparison, left: Reader, right: Reader) -> Condition:
         if one is None or other is None:
             return None
         number, other_number = number_of(one), number_of(other)
+        # JMS has no rule for this: its properties have types, and headers are strings.
         if number is None or other_number is None:
             return comparison(one, other)
         return comparison(number, other_number)
@@ -232,11 +241,13 @@ def _headers(comparison: Comparison, left: Reader, right: Reader) -> Condition:
 
 def between(value: Value, low: Value, high: Value) -> Condition:
     """BETWEEN, both ends included."""
+    # As JMS defines it, so that what is unknown or of an unlike type needs no rule of its own.
     return all_of([compare(operator.ge, value, low), compare(operator.le, value, high)])
 
 
 def not_between(value: Value, low: Value, high: Value) -> Condition:
-    """NOT BETWEEN: below or above, so a value without order to the ends is neither between nor not between."""
+    """NOT BETWEEN: below or above."""
+    # Not the negation of BETWEEN: a value without order to the ends is neither between them nor outside.
     return any_of([compare(operator.lt, value, low), compare(operator.gt, value, high)])
 
 
@@ -245,6 +256,7 @@ def member(read: Reader, literals: Sequence[str | int | float]) -> Condition:
     strings = frozenset(each for each in literals if isinstance(each, str))
     numbers = frozenset(each for each in literals if not isinstance(each, str))
 
+    # Without numbers no header need be read as one.
     if not numbers:
         return _unless_unknown(read, strings.__contains__)
     return _unless_unknown(read, lambda text: text in strings or number_of(text) in numbers)
@@ -295,12 +307,14 @@ def _chain(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
 
     def run(headers: Headers) -> int | float | None:
         value = first(headers)
+        # One loop and no nested closures: a chain is as long as the selector, and Python's calls are limited.
         for operation, read in rest:
             other = read(headers)
             if value is None or other is None:
                 return None
             try:
                 value = in_range(operation(value, other))
+            # Unknown, as is a result out of range: nothing may raise here, while the frame of the sender is at work.
             except ZeroDivisionError:
                 return None
         return value

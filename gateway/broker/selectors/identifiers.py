@@ -1,7 +1,4 @@
-"""Identifiers of selectors: each names a header, letter by letter.
-
-The header fields of JMS are other headers in STOMP.  A header with the JMS name itself takes precedence.
-"""
+"""Identifiers of selectors: each names a header, letter by letter."""
 
 from __future__ import annotations
 
@@ -30,6 +27,7 @@ _FIELDS = {
 # Headers of a SEND that subscribers do not see, and headers that the server writes into a delivery, which does not
 # exist yet when a selector is evaluated.
 _NOT_OF_THE_MESSAGE = NOT_PASSED_ON | {"JMSMessageID", "JMSRedelivered", "JMSXDeliveryCount"}
+# A message without the header has that priority.
 _DEFAULTS = {"JMSPriority": "4"}
 _DELIVERY_MODE = "JMSDeliveryMode"
 
@@ -53,6 +51,7 @@ def reader(name: str) -> Reader:
 
 def _field(name: str, header: str, default: str | None) -> Reader:
     def read(headers: Headers) -> str | None:
+        # A header with the JMS name itself takes precedence: the sender can only mean that one.
         value = headers.get(name)
         if value is None:
             value = headers.get(header)

@@ -9,12 +9,6 @@
     symbol      = "=" / "<>" / "!=" / "<" / "<=" / ">" / ">=" / "+" / "-" / "*" / "/" / "(" / ")" / ","
 
 A name in double quotes is never a keyword, and may hold what a name else cannot: `"content-type"`.
-
-Two words of Artemis may come first, so that its users need not edit their selectors: `hyphenated_props:` makes `-` a
-letter inside names, and `convert_string_expressions:` is the rule here anyway.
-
-Operators and names of other languages, above all Spring's, are refused with the right way to write them.  So a header
-called `headers.something` needs double quotes.
 """
 
 from __future__ import annotations
@@ -27,6 +21,7 @@ from ..errors import NotAllowed
 from .refusal import quoted, refusal
 from .values import number_of
 
+# Each message of the destination costs an evaluation, whose time grows with the length.
 MAX_LENGTH = 4096
 """Characters of a selector at most."""
 
@@ -59,6 +54,8 @@ class Token:
 KEYWORDS = frozenset("NOT AND OR BETWEEN LIKE ESCAPE IN IS TRUE FALSE NULL".split())
 
 _HYPHENATED = "hyphenated_props:"
+# Two words of Artemis may come first, so that its users need not edit their selectors.  `hyphenated_props:` makes `-` a
+# letter inside names; `convert_string_expressions:` is the rule here anyway.
 _PREFIXES = re.compile(rf"(?:convert_string_expressions:|{_HYPHENATED})+")
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _NAME = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*")
@@ -68,7 +65,8 @@ _STRING = re.compile(r"'((?:[^']|'')*+)'")
 _DELIMITED = re.compile(r'"((?:[^"]|"")++)"')
 _NUMBER = re.compile(r"((?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)([lLfFdD]?)(?![\w$.])")
 _SYMBOL = re.compile(r"<>|<=|>=|!=|[=<>+\-*/(),]")
-# Of another language: operators, and headers as members of `headers`.
+# Of another language, above all Spring's: operators, and headers as members of `headers`.  They are refused with the
+# right way to write them, so a header called `headers.something` needs double quotes.
 _FOREIGN = re.compile(
     r"""== | && | \|\| | !(?!=)
     | headers (?: \.([\w$.]++)(?!\() | \. | \[ ['"]? ([^'"\[\]]*) ['"]? \]? )""",
@@ -80,10 +78,7 @@ _WORD = re.compile(r"[\w$.]+")
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens of a selector, END last.
-
-    Raises NotAllowed: the selector is too long, or characters begin no token.
-    """
+    """All tokens of a selector, END last.  Raises NotAllowed: it is too long, or has what is no token."""
     if len(text) > MAX_LENGTH:
         raise refusal(text, MAX_LENGTH + 1, f"a selector of {len(text)} characters", f"{MAX_LENGTH} at most")
     start = _behind(_PREFIXES, text, 0)
@@ -105,6 +100,7 @@ def _behind(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 def _token(text: str, place: int, name: re.Pattern[str]) -> Token:
     column = place + 1
+    # First: else `headers.a` would be a name, and `==` a symbol before a mistake that is hard to understand.
     if match := _FOREIGN.match(text, place):
         raise refusal(text, column, quoted(match[0]), _OURS.get(match[0]) or _alone(match[1] or match[2] or ""))
     if match := name.match(text, place):
@@ -139,6 +135,7 @@ def _word(word: str, column: int) -> Token:
 def _number(text: str, column: int, match: re.Match[str]) -> int | float:
     digits, point, bare_point, exponent, suffix = match.groups()
     suffix = suffix.upper()
+    # As in Java, whose literals JMS takes over.
     if suffix == "L" and (point or bare_point or exponent):
         raise refusal(text, column, quoted(match[0]), "an integer in front of L")
     value = number_of(digits)

@@ -14,8 +14,7 @@
     factor      = *( "+" / "-" ) primary
     primary     = name / string / number / TRUE / FALSE / "(" condition ")"
 
-Conditions and values share one grammar, because a parenthesis may hold either; `Value.kind` tells them apart.  Only
-parentheses nest, at most `MAX_DEPTH` deep: NOT and signs are counted, and chains are lists.
+Conditions and values share one grammar, because a parenthesis may hold either; `Value.kind` tells them apart.
 """
 
 from __future__ import annotations
@@ -36,8 +35,9 @@ from .refusal import refusal
 if TYPE_CHECKING:
     from ..model.options import Selector
 
+# Each takes up to nine calls of the thousand that Python allows.
 MAX_DEPTH = 64
-"""Nested parentheses at most.  Each takes up to nine calls of the thousand that Python allows."""
+"""Nested parentheses at most."""
 
 _ESCAPE = "one character in single quotes"
 _HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "content-type")'
@@ -66,6 +66,7 @@ class _Parser:
         token = self._next
         if token.kind not in kinds:
             return None
+        # END stays the next one: each rule may look at it.
         if token.kind is not Lexeme.END:
             self._next = next(self._tokens)
         return token
@@ -87,6 +88,7 @@ class _Parser:
     # Logic.
 
     def selector(self) -> Condition:
+        # In JMS an empty selector is none.
         if self._take(Lexeme.END):
             return evaluate.constant(True)
         value = self._condition()
@@ -96,8 +98,10 @@ class _Parser:
 
     def _condition(self) -> Value:
         first = self._test()
+        # It may be a value: the parenthesis around it may stand in arithmetic or before a comparison.
         if self._next.kind not in ("AND", "OR"):
             return first
+        # Lists and no nesting, so that a long chain costs no depth; AND binds closer than OR.
         conjunctions = [[self._truth(first)]]
         while token := self._take("AND", "OR"):
             part = self._truth(self._test())
@@ -109,7 +113,9 @@ class _Parser:
         return Value(Kind.CONDITION, first.column, condition)
 
     def _test(self) -> Value:
+        # NOT binds less than comparison, as in SQL: `NOT a = 1` is `NOT (a = 1)`.  ActiveMQ reads `(NOT a) = 1`.
         column, negations = self._next.column, 0
+        # Counted and not nested: a selector has room for a thousand.
         while self._take("NOT"):
             negations += 1
         value = self._predicate(self._value())
@@ -145,6 +151,8 @@ class _Parser:
 
     def _check_pair(self, comparison: Comparison, left: Value, right: Value) -> None:
         """Refuse a comparison whose result no header can change: it is a mistake."""
+        # JMS accepts it.  But `content-type = 'text/plain'` compares a difference of two headers with a string, and its
+        # consumer would wait for ever.
         ordered = comparison not in (operator.eq, operator.ne)
         for one, other in ((left, right), (right, left)):
             if ordered and one.kind is Kind.CONDITION:
@@ -172,6 +180,7 @@ class _Parser:
         return evaluate.negation(condition) if denied else condition
 
     def _header(self, value: Value, word: str) -> Reader:
+        # JMS 1.1, 3.8.1.1: an identifier.  A hyphen makes arithmetic of it, so the error names that.
         if value.kind is not Kind.HEADER:
             raise self._wrong(value, f"{_HYPHEN} in front of {word}")
         return value.read
@@ -180,6 +189,7 @@ class _Parser:
         low = self._value()
         self._need("AND", "AND and the upper end of BETWEEN")
         high = self._value()
+        # BETWEEN is two comparisons, so its mistakes are theirs.
         for end in (low, high):
             self._check_pair(operator.le, value, end)
         return build(value, low, high)
@@ -223,6 +233,7 @@ class _Parser:
         return Value(Kind.NUMBER, first.column, evaluate.arithmetic(start, rest), computed=True)
 
     def _factor(self) -> Value:
+        # Counted, like NOT.
         column, signs, minuses = self._next.column, 0, 0
         while token := self._take("+", "-"):
             signs += 1
@@ -257,12 +268,15 @@ class _Parser:
 
     def _parenthesis(self, column: int) -> Value:
         self._depth += 1
+        # Python's own limit would raise RecursionError in the middle, at a depth that depends on the caller.
         if self._depth > MAX_DEPTH:
             raise refusal(self._text, column, "one '(' too many", f"at most {MAX_DEPTH} inside each other")
         value = self._condition()
+        # Often it is an operator that is missing, and not the parenthesis: the error names both.
         if not self._take(")"):
             raise self._unexpected(_going_on(value) + "')'")
         self._depth -= 1
+        # An error about the whole points to its parenthesis.
         return replace(value, column=column)
 
 
@@ -273,6 +287,7 @@ def _going_on(value: Value) -> str:
 
 def _about(token: Token) -> str:
     """Advice where a keyword stands in place of a value."""
+    # Users of other languages write `a = NULL`.
     if token.kind == "NULL":
         return " (write IS NULL to test for a missing header)"
     return f' (a header of that name is "{token.text}", in double quotes)' if token.kind in KEYWORDS else ""

@@ -13,11 +13,7 @@ _WORD = 40
 def refusal(text: str, column: int, found: str, expected: str) -> NotAllowed:
     """Error about a selector.
 
-    Args:
-        text: the whole selector.
-        column: the column of the mistake, from 1.
-        found: the mistake, in words.
-        expected: the right form, in words.
+    `column`: of the mistake, from 1.  `found`: the mistake, in words.  `expected`: the right form, in words.
     """
     return NotAllowed(
         "selector does not parse", f"column {column}: found {found}, expected {expected}: {_excerpt(text, column - 1)}"

@@ -2,20 +2,19 @@
 
     number  = [ "+" / "-" ] ( 1*DIGIT [ "." *DIGIT ] / "." 1*DIGIT ) [ ( "e" / "E" ) [ "+" / "-" ] 1*DIGIT ]
 
-without spaces around it; `int` and `float` of Python accept ` 1`, `1_000`, `nan` and digits of other scripts.  A number
-without point and exponent is an int, so that large integers compare exactly.
-
-A number has an absolute value below 1e300.  A larger header is no number, and a larger result is unknown.  This
-excludes infinities, makes each int convertible to float, and keeps products of ints small.
+without spaces around it.  A number has an absolute value below 1e300.  A larger header is no number, and a larger
+result is unknown.
 """
 
 from __future__ import annotations
 
 import re
 
+# It excludes infinities, makes each int convertible to float, and keeps products of ints small.
 _LARGEST = 1e300
 # Longer than any useful number, and short enough for `int` to be quick.
 _LONGEST_NUMBER = 100
+# `int` and `float` of Python would accept ` 1`, `1_000`, `nan` and digits of other scripts.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
 _LONGEST_BOOLEAN = len("false")
@@ -30,6 +29,7 @@ def number_of(text: str) -> int | float | None:
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
+    # Without point and exponent it is an int, so that large integers compare exactly.
     return int(text) if match.lastindex is None else in_range(float(text))
 
 

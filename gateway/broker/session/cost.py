@@ -1,7 +1,7 @@
 """Cost of a session in memory, part by part: where memory is short, it tells which session must go.
 
 A session owns the memory that goes with it: its outbox, its open transactions, its subscriptions and the queues that
-they alone fill.  Messages that it has not acknowledged go back to their queues, and stay.
+they alone fill.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def cost_of(session: Session) -> Cost:
         queue = subscription.queue
         if queue is not None and queue.private:
             private += queue.nbytes + subscription.held_bytes
+        # They go back to their queue and stay there, so the end of the session frees none of them.
         else:
             unacknowledged += subscription.held_bytes
     return Cost(

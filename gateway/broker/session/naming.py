@@ -23,11 +23,12 @@ _LENIENT = "with lenient = true in its settings the server {}"
 
 
 class DeliveriesByMessageId:
-    """The unsettled deliveries of a session, by message-id; two subscriptions of a topic have one each."""
+    """The unsettled deliveries of a session, by message-id."""
 
     __slots__ = ("_found",)
 
     def __init__(self) -> None:
+        # Two subscriptions of one topic have a delivery each, under the same message-id.
         self._found: dict[str, list[Delivery]] = {}
 
     def add(self, delivery: Delivery) -> None:
@@ -39,6 +40,7 @@ class DeliveriesByMessageId:
         message_id = delivery.message.id.decode()
         others = self._found[message_id]
         others.remove(delivery)
+        # An empty list would stay for each message that the session ever had.
         if not others:
             del self._found[message_id]
 
@@ -47,19 +49,16 @@ class DeliveriesByMessageId:
         return next((each for each in self._found.get(message_id, ()) if each.subscription is subscription), None)
 
     def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
-        """The delivery of that message, not to the destination `but_of`; of several, one that no transaction holds."""
+        """The delivery of that message, not to the destination `but_of`."""
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
-        # 1.0 and lenient clients settle their copies of a topic's message one by one.
+        # 1.0 and lenient clients settle their copies of a topic's message one by one: the second ACK in a transaction
+        # means the next copy.
         free = [each for each in found if not each.held]
         return next(iter(free or found), None)
 
 
 class Naming:
-    """The names by which the frames of one session mean its subscriptions and deliveries.
-
-    `acknowledging`: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
-    `by_message_id`: deliveries that are not settled; None: the session cannot name them by that alone.
-    """
+    """The names by which the frames of one session mean its subscriptions and deliveries."""
 
     __slots__ = ("_lenient", "_subscriptions", "_version", "acknowledging", "by_message_id")
 
@@ -69,15 +68,15 @@ class Naming:
         self._version = version
         self._subscriptions = subscriptions
         self._lenient = lenient
+        # Subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
         self.acknowledging: dict[str, Subscription] = {}
+        # An index costs time and memory for each delivery.  Other clients name the subscription or the handle, and find
+        # the delivery in its ledger.
         by_message_id = not version.subscription_id or lenient
-        self.by_message_id = DeliveriesByMessageId() if by_message_id else None
+        self.by_message_id = DeliveriesByMessageId() if by_message_id else None  # unsettled ones
 
     def subscription_id_of(self, frame: Frame) -> str | None:
-        """The id that a SUBSCRIBE gives its subscription; None: it has none, in 1.0.
-
-        Raises HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
-        """
+        """The id that a SUBSCRIBE gives; None: none, in 1.0.  Raises HeaderMissing: it must have one (SUB-05)."""
         subscription_id = frame.headers.get("id")
         if subscription_id is None and self._version.subscription_id:
             if not self._lenient:
@@ -86,10 +85,7 @@ class Naming:
         return subscription_id
 
     def subscription_named(self, frame: Frame) -> str | tuple[str]:
-        """The key of the subscription that an UNSUBSCRIBE means: by id, else by destination where that may be.
-
-        Raises HeaderMissing: it has neither; NotAllowed: there is none of that name.
-        """
+        """The key of the subscription that an UNSUBSCRIBE means.  Raises HeaderMissing or NotAllowed: it means none."""
         key = self._key_of(frame)
         if key is None:
             hint = _LENIENT.format("takes the destination for it") if self._version.subscription_id else ""
@@ -109,6 +105,7 @@ class Naming:
         subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
         if subscription_id is not None or destination is None:
             return subscription_id
+        # In a tuple, as `Subscriptions.add` has it, so that it is never taken for the id of another subscription.
         if not self._version.subscription_id:
             return (destination,)
         return destination if self._lenient else None
@@ -116,20 +113,22 @@ class Naming:
     def delivery_named(self, frame: Frame) -> Delivery:
         """The unacknowledged delivery that an ACK or NACK names.
 
-        Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none of that
-        name (ACK-10).
+        Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none (ACK-10).
         """
         headers = frame.headers
         if self._version is V12:
             handle = headers.get("id")
             if handle is None:
                 return self._without_id(frame)
+            # A handle begins with the key of its subscription, so no index of all deliveries is needed.
             subscription = self.acknowledging.get(handle.partition("-")[0])
             delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
+            # Lenient clients put the message-id there; for all others that look-up ends in the ERROR.
             return delivery or self._with_message_id(frame, handle)
         message_id = headers.get("message-id")
         if message_id is None:
             raise HeaderMissing(frame.command, "message-id")
+        # STOMP 1.1, ACK: both headers are needed.  1.0 knows no subscription there.
         if self._version is V11 and "subscription" not in headers and not self._lenient:
             raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
         return self._with_message_id(frame, message_id)
@@ -139,6 +138,7 @@ class Naming:
         message_id = frame.headers.get("message-id")
         if message_id is None:
             raise HeaderMissing(frame.command, "id")
+        # A client that was written for 1.1 sends this; it is worth a sentence of its own where it is refused.
         if self._lenient:
             return self._with_message_id(frame, message_id)
         raise NotAllowed(
@@ -149,7 +149,9 @@ class Naming:
 
     def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
         """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription."""
+        # An ACK of 1.0 has no such header.
         named = None if self._version is V10 else self._subscriptions.get(frame.headers.get("subscription", ""))
+        # In 1.1 the keys of the ledger are message-ids; in 1.2 they are handles, and a message-id is none.
         if named is not None and named.ledger and not self._version.ack_id and message_id in named.ledger:
             return named.ledger[message_id]
         if self.by_message_id is not None:
@@ -164,6 +166,7 @@ class Naming:
     def _unknown(self, frame: Frame, handle: str) -> NotAllowed:
         """The error of an ACK or NACK that names no delivery; it says what would help."""
         hint = ""
+        # It starts like our message-ids: the client may have that message, and only name it wrongly.
         if not self._lenient and handle.startswith(Message.run.decode() + "-"):
             if self._version is V12:
                 hint = "it is a message-id, and in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; "

@@ -1,10 +1,7 @@
 """Session of a connected client: it carries out the frames.
 
 A session exists from CONNECTED until the connection ends, so it has no states: one table, command -> method.  An error
-is an exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
-
-A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
-(RCP-06).
+is an exception: `failing`, called by the connection loop, is the one place that makes an ERROR frame of it.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from ..queue.queue import Queue
 from ..queue.subscription import Returned, Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import DurableSubscription
-from .subscriptions import ENDS_PER_STEP, Subscriptions
+from .subscription_table import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
 
@@ -41,22 +38,7 @@ _LONGEST_TOKEN = 64 * 1024
 
 
 class Session:
-    """The session of one connected client.
-
-    Attributes: those of `Peer`, and
-        connected_at: seconds since the epoch.
-        frame_end: the bytes behind the body of each frame for it.
-        form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
-        frames_in: frames handled.
-        heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
-        ended: the client sent DISCONNECT; all that follows it is ignored (DSC-02).
-        failed: its ERROR is in the outbox.
-        batch: the last batch of the store in which it changed anything.
-        renewal: the renewal that the connection is asking about; None: there is none.
-
-    Args:
-        on_close: called when the connection is gone.
-    """
+    """The session of one connected client: a `Peer`.  `on_close`: called when the connection is gone."""
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
@@ -114,36 +96,34 @@ class Session:
         self._on_close = on_close
         self.id = session_id
         self.version = version
-        self.frame_end = frame_end
-        self.form = encoder.FORMS.index((version, frame_end))
+        self.frame_end = frame_end  # the bytes behind the body of each frame for it
+        self.form = encoder.FORMS.index((version, frame_end))  # of its MESSAGEs
         self.login = login
         # Clients without a login share one name, but must not read each other's user destinations.
         self.user = session_id if login == ANONYMOUS else login
         self.peer = peer
         self.transport = transport
-        self.connected_at = connected_at
+        self.connected_at = connected_at  # seconds since the epoch
         self.outbox = Outbox(self, carrier, context.quotas.max_outbound, context.dirty, context.slow_consumers.strain)
         self.temporaries = TemporaryDestinations(self, router.registry, context.quotas.max_subscriptions)
         self.subscriptions: Subscriptions = Subscriptions(
             context, router, self, self.outbox, self.temporaries, version, self.form
         )
         self.transactions: Transactions = Transactions(context, router, self)
-        self.frames_in = 0
+        self.frames_in = 0  # frames handled
+        # milliseconds between the server's heart-beats, and between the client's; 0: none
         self.heart_beat = (0, 0)
-        self.ended = False
-        self.failed = False
-        self.batch = 0
+        self.ended = False  # the client sent DISCONNECT; all that follows it is ignored (DSC-02)
+        self.failed = False  # its ERROR is in the outbox
+        self.batch = 0  # the last batch of the store in which it changed anything
         self.names = b""
-        self.renewal: Renewal | None = None
+        self.renewal: Renewal | None = None  # that the connection is asking about
         self._last_words: bytes | None = None  # the RECEIPT of a DISCONNECT that is carried out in steps
         self._paused: Subscription | None = None  # by the SUBSCRIBE that is being carried out, until its RECEIPT
         self._left_behind: list[bytes] = []  # bodies that its transactions kept, until they are freed in steps
 
     def handle(self, frame: Frame) -> None:
-        """Carry out one frame.
-
-        Raises ProtocolError: it cannot be carried out; nothing of it was, and the session must end.
-        """
+        """Carry out one frame.  Raises ProtocolError: nothing of it was carried out, and the session must end."""
         head = frame.head
         self.frames_in += 1
         self._context.counters.frames_in += 1
@@ -163,6 +143,7 @@ class Session:
             # All changes of one frame are in the batch that gathers now, so its RECEIPT waits for that batch.
             if storage.changes != changes:
                 self.batch = storage.number
+        # RCP-03: only a frame that was carried out gets one; in a transaction, one that was accepted (RCP-06).
         # The decoder cuts a plain receipt out of the cached header block; any other one is still among the headers.
         receipt = frame.receipt
         if receipt is None:
@@ -235,12 +216,8 @@ class Session:
         if not self.failed:
             self.outbox.append(data)
 
-    def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
-        """Put the ERROR frame into the outbox (ERR-01 to ERR-03); the connection must end behind it."""
-        _go(self.failing(error, frame))
-
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
-        """Put the ERROR frame into the outbox, in steps, like `departing`."""
+        """Put the ERROR frame into the outbox (ERR-01 to ERR-03), in steps, like `departing`; it is the last frame."""
         self._context.counters.fail(error)
         # Set first: a receipt that is confirmed while the session departs must not go out (see `confirm`).
         self.failed = True
@@ -336,7 +313,7 @@ class Session:
                 router.publish(head, frame.body, destination, self, options)
             else:
                 router.send(router.prepare(head, frame.body, destination, options, self))
-                remember(access, head.headers)
+                remember(access, head.headers, self._context.work_limits.remembered_names)
         else:
             assert isinstance(options, SendOptions)  # no other code derives anything of a SEND
             self._send_specially(frame, destination, options)
@@ -398,14 +375,11 @@ class Session:
     # temporary destinations
 
     def _awaits_replies(self, destination: str) -> str:
-        """The name under which others send to a temporary destination of this session.
-
-        A session that has not subscribed to it is subscribed, as RabbitMQ does it: replies come with the destination as
-        their `subscription`.
-        """
+        """The name under which others send to a temporary destination of this session, which is subscribed to it."""
         name = self.temporaries.canonical(destination)
         target = self._router.registry.destinations.get(name)
-        # Before the SEND is routed, so that not even an immediate reply is missed.
+        # As in RabbitMQ, replies come with the destination as their `subscription`.  Before the SEND is routed, so that
+        # not even an immediate reply is missed.
         if target is None or not target.subscriptions:
             self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
@@ -466,10 +440,7 @@ def _message_of(event: str, headers: Mapping[str, str]) -> Head:
 
 
 def _renewal_of(head: Head, body: bytes) -> Renewal:
-    """The renewal that a SEND to `/session/renew` asks for.
-
-    Raises NotAllowed: it shows nothing, or is a part of something else.
-    """
+    """The renewal that a SEND asks for.  Raises NotAllowed: it shows nothing, or is a part of something else."""
     headers: Mapping[str, str] = head.headers
     if "transaction" in headers:
         raise NotAllowed("a renewal in a transaction", f"a SEND to {RENEW} is carried out at once; send it outside")

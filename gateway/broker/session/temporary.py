@@ -1,6 +1,6 @@
 """Temporary destinations of a session: queues and topics of its own, which go with it.
 
-The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name, which `reply-to` tells them.
+The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ class TemporaryDestinations:
         self._names: dict[str, str] = {}
 
     def canonical(self, destination: str) -> str:
-        """The canonical name of one of them, which may be new.
-
-        Raises NotAllowed: it has no name, or there are too many.
-        """
+        """The canonical name of one of them, perhaps a new one.  Raises NotAllowed: it has no name, or too many."""
+        # The same name each time: `reply-to` has told it to others.
         name = self._names.get(destination)
         if name is not None:
             return name
@@ -40,6 +38,7 @@ class TemporaryDestinations:
         # It cannot be guessed; that of `/session/events` is never told, so that no other session can send there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
+        # As long as it stands there, a SEND to that name makes the queue (`Registry.is_gone`).
         self._registry.temporaries[name] = self._peer
         return name
 

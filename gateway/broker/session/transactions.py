@@ -24,6 +24,7 @@ class Settlement(NamedTuple):
 
     def carry_out(self) -> None:
         """Settle them."""
+        # ACK and NACK name one delivery, and in mode client those before it of the same subscription: one queue.
         queue = self.deliveries[0].subscription.queue
         assert queue is not None  # a ledger never stands without a queue
         if self.acknowledged:
@@ -48,7 +49,8 @@ class Transaction:
         self.nbytes += sending.nbytes
 
     def add_settlement(self, settlement: Settlement) -> None:
-        """Keep an ACK or NACK; no other frame can settle these deliveries meanwhile."""
+        """Keep an ACK or NACK."""
+        # Held, so that no other frame settles them meanwhile: a delivery is settled once.
         for delivery in settlement.deliveries:
             delivery.held = True
         self.settlements.append(settlement)
@@ -104,6 +106,7 @@ class Transactions(dict[str, Transaction]):
 
     def add_send(self, transaction: Transaction, sending: PreparedSend) -> None:
         """Keep a SEND in one of them.  Raises NotAllowed: all of them keep more than a session may."""
+        # Kept and counted before the limit is checked: the ERROR ends the session, and `undo` gives all of it back.
         self._context.memory.keep(sending.nbytes)
         transaction.add_send(sending)
         limit = self._context.quotas.max_transaction_bytes
@@ -115,11 +118,12 @@ class Transactions(dict[str, Transaction]):
     def commit(self, frame: Frame) -> None:
         """Carry out the transaction that a COMMIT names.
 
-        Raises ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
+        Raises ProtocolError: there is none of that name, or a limit or the store is against it; it stays open.
         """
         transaction = self.of(frame)
         name = _name(frame)
-        # All else was checked when its frame came, so that COMMIT cannot fail half way (TXN-01).
+        # All else was checked when its frame came, so that COMMIT cannot fail half way (TXN-01).  Limits and
+        # store are looked at again: they may have changed since.
         self._router.check(transaction.sends)
         del self[name]
         transaction.let_go()

@@ -32,9 +32,6 @@ from ..queue.queue import Queue
 from ..queue.subscription import ConsumedQueue, Subscription
 from .topic import Topic
 
-# Messages that are thrown away in one turn: 1 ms.
-_PER_TURN = 500
-
 
 class SubscriptionName(NamedTuple):
     """The name of a durable or shared subscription."""
@@ -94,8 +91,9 @@ def _in_use(name: str, consumers: int) -> NotAllowed:
 
 def _throw_away(queue: Queue, messages: list[Message]) -> Iterator[None]:
     """Throw away, in slices, the messages of a queue that has ended; the store knows the end already."""
+    most = queue.context.work_limits.drops_per_turn
     for count, message in enumerate(messages):
-        if count and count % _PER_TURN == 0:
+        if count and count % most == 0:
             yield
         # Between two slices it may have gone in another way.
         if message.waits:

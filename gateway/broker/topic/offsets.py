@@ -25,8 +25,8 @@ from .topic import Topic
 KIND = "cursor"
 """The kind of its container in the store."""
 
-# Seconds between two looks at the position of an offset; and where there is no store.
-_PAUSE, _LONG_PAUSE = 5.0, 60.0
+# Seconds between two looks at the position of an offset where there is no store.
+_LONG_PAUSE = 60.0
 # Seconds after which an unused offset goes, where the topic's policy has no `idle_timeout`.
 _LONGEST = 30 * 86_400.0
 
@@ -209,7 +209,9 @@ class Offsets:
         self._look_later(offset)
 
     def _look_later(self, offset: Offset) -> None:
-        self._later(offset, _LONG_PAUSE if self._context.storage is None else _PAUSE, self._look)
+        context = self._context
+        pause = _LONG_PAUSE if context.storage is None else context.work_limits.offset_pause
+        self._later(offset, pause, self._look)
 
     def _end_later(self, offset: Offset) -> None:
         self._later(offset, offset.timeout, self.forget)

@@ -25,9 +25,6 @@ from ..model.trie import NameTree
 from ..queue.subscription import Subscription
 from .topic import Topic, wants
 
-# Messages that are looked at in one turn: about 2 ms.
-READS_PER_TURN = 2_000
-
 KIND = "retained"
 """The kind of their container in the store."""
 
@@ -172,8 +169,8 @@ class RetainedReader:
         """Go on: there may be room in the outbox."""
         subscription = self._subscription
         outbox = subscription.outbox
-        now = self._context.scheduler.clock()
-        for _ in range(READS_PER_TURN):
+        now, most = self._context.scheduler.clock(), self._context.work_limits.retained_looks
+        for _ in range(most):
             # The subscription may have gone since the last turn (`end`).
             if subscription.reader is not self or outbox.closed:
                 return
@@ -184,10 +181,10 @@ class RetainedReader:
                 outbox.starved[self] = None
                 return
             # The subscription asks again when it has acknowledged something.
-            if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
+            if subscription.queue is not None and subscription.queue.waiting >= most:
                 return
             kept = self._retained.find(self._names.popleft())
-            if kept is None or kept.message.number >= self._last or 0 < kept.message.expires <= now:
+            if kept is None or kept.message.number >= self._last or kept.message.has_expired(now):
                 continue
             # The sender is not kept, so that `no-local` leaves out none of these.
             if wants(subscription, kept.message, ""):

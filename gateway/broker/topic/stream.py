@@ -9,7 +9,8 @@ With a store, the stream is in it, and the memory holds its end alone: enough to
 policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit` there, and
 the knowledge of stored messages another quarter; beyond, the oldest message of them all goes.
 
-A stream is created with its topic.  An empty one without subscribers is remembered for a while, for what it lost.
+A stream is created with its topic.  The last empty ones without subscribers (`resting_streams`) are remembered, for the
+messages that they lost.
 """
 
 from __future__ import annotations
@@ -37,20 +38,12 @@ from ..model.trie import NameTree
 KIND = "log"
 """The kind of its container in the store."""
 
-# Bytes of a stream, where its policy names no bound but its age.
-_BYTES = 16 * 1024 * 1024
-# The end of a stored stream that is in memory, too.
-_TAIL, _TAIL_BYTES = 1_000, 1024 * 1024
 # What an entry costs in memory beside its message.
 _ENTRY = 32
-# Messages, or streams, that have gone, beside as many as are there, before arrays and lists are cut.
-_SLACK = 1_024
-# Seconds between two looks for what is too old, and messages that go in one turn: 5 ms.
-_PAUSE, _MOST_AT_ONCE = 1.0, 1_000
+# Seconds between two looks for what is too old.
+_PAUSE = 1.0
 # Behind a kill, numbers go on so far ahead at least.
 _AHEAD = 1_000_000
-# Empty streams without a subscriber that are remembered.
-_MOST_RESTING = 10_000
 # Bytes that a topic with a stream costs beside its messages.
 _EMPTY = 2_048
 # Readers of the store at a time.
@@ -85,8 +78,11 @@ class Stream:
         self.is_listed = False  # it stands among the streams that may have to drop their first message
         self._streams = streams
         self._context = context
+        limits = context.work_limits
+        self._most_tail, self._most_tail_bytes = limits.tail_messages, limits.tail_bytes
+        self._slack, self._most_drops = limits.stream_slack, limits.stream_drops
         self._most = policy.log_messages
-        self._most_bytes = policy.log_bytes or (0 if policy.log_messages else _BYTES)
+        self._most_bytes = policy.log_bytes or (0 if policy.log_messages else limits.stream_bytes)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
         self.is_stored = context.storage is not None and policy.durable is not False  # it outlives the process
@@ -192,7 +188,7 @@ class Stream:
     def _drop_first_ones(self) -> Iterator[None]:
         drops = 0
         while self._has_too_many():
-            if drops == _MOST_AT_ONCE:
+            if drops == self._most_drops:
                 drops = 0
                 self.compact()
                 yield
@@ -210,8 +206,8 @@ class Stream:
         if not self.is_stored:
             return
         while (
-            len(self._tail) - self._tail_start > _TAIL
-            or self.memory - _ENTRY * len(self) > _TAIL_BYTES
+            len(self._tail) - self._tail_start > self._most_tail
+            or self.memory - _ENTRY * len(self) > self._most_tail_bytes
             or (self._streams.nbytes > self._streams.most_bytes and self._tail_start < len(self._tail))
         ):
             self._drop_first_of_tail()
@@ -240,11 +236,11 @@ class Stream:
 
     def compact(self) -> None:
         """Cut off what has gone."""
-        if self._start > _SLACK and self._start > len(self):
+        if self._start > self._slack and self._start > len(self):
             for each in (self._numbers, self._seqs, self._sizes, self._dates):
                 del each[: self._start]
             self._start = 0
-        if self._tail_start > _SLACK and 2 * self._tail_start > len(self._tail):
+        if self._tail_start > self._slack and 2 * self._tail_start > len(self._tail):
             del self._tail[: self._tail_start]
             self._tail_start = 0
 
@@ -261,7 +257,7 @@ class Stream:
         while len(self) and self._dates[self._start] <= self._streams.now() - self._age:
             self.drop_first()
             drops += 1
-            if drops == _MOST_AT_ONCE:
+            if drops == self._most_drops:
                 drops = 0
                 self.compact()
                 yield
@@ -382,6 +378,7 @@ class Streams:
         self.unused: list[str] = []  # names of streams that the store holds, and that no policy keeps there any more
         self.most_bytes = context.quotas.memory_limit // 4  # that each of these two may be
         self._context = context
+        self._limits = context.work_limits
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
         self._container = 0  # in the store, for what was forgotten
@@ -424,7 +421,7 @@ class Streams:
         if stream.is_listed:
             return
         heads = self._in_store if stream.is_stored else self._in_memory
-        if len(heads) > 2 * len(self._streams) + _SLACK:
+        if len(heads) > 2 * len(self._streams) + self._limits.stream_slack:
             for _, each in heads:
                 each.is_listed = len(each) > 0
             heads[:] = [entry for entry in heads if entry[1].is_listed]
@@ -459,7 +456,7 @@ class Streams:
             self._forget(stream)
             return
         self._resting[stream.name] = stream
-        if len(self._resting) > _MOST_RESTING:
+        if len(self._resting) > self._limits.resting_streams:
             _, oldest = self._resting.popitem(last=False)
             self.forget_up_to(oldest.lost)
             self._forget(oldest)

@@ -27,10 +27,6 @@ from .offsets import Offsets
 from .stream import Stream, StreamEntry, Streams
 from .topic import Topic, wants
 
-# What is read at once, and given in one turn, at most.
-_PAGE, _PAGE_BYTES = 200, 256 * 1024
-# Streams that are looked at in one turn: about 2 ms.
-_LOGS_PER_TURN = 500
 # Bytes in the outbox from which on nothing more is read; a client that follows live may have more.
 _AHEAD = 256 * 1024
 # Bytes that a stream costs while it is read.
@@ -53,6 +49,7 @@ class StreamReader:
         # Gaps still to be told: stream -> number of a message that is gone; None: a stream that is not known any more.
         self._gaps: dict[Stream | None, int] = {}
         self._context = context
+        self._limits = context.work_limits
         self._streams = streams
         self._topic = topic
         self._subscription = subscription
@@ -97,7 +94,7 @@ class StreamReader:
         # `_arrived` goes on, with the store's answer.
         if self._is_reading:
             return
-        for _ in range(_PAGE):
+        for _ in range(self._limits.replay_messages):
             if self._subscription.reader is not self or not self._has_room() or not (self._page or self._turn_page()):
                 return
             self._give(self._page.popleft())
@@ -142,14 +139,14 @@ class StreamReader:
     def _visit(self, streams: Iterator[Stream]) -> bool:
         """Look at streams for the first time; False: another turn looks at the rest."""
         count = 0
-        for stream in islice(streams, _LOGS_PER_TURN):
+        for stream in islice(streams, self._limits.replay_looks):
             count += 1
             first, has_gap = self._first_of(stream)
             self._run.add(first)
             if has_gap:
                 self._gaps.setdefault(stream, stream.lost)
         self._keep(_PLACE * count)
-        if count == _LOGS_PER_TURN:
+        if count == self._limits.replay_looks:
             self._context.scheduler.later(self.offer)
             return False
         # Of a pattern, that is one message and not one of each topic.
@@ -187,8 +184,8 @@ class StreamReader:
 
     def _next_entries(self) -> list[StreamEntry]:
         entries: list[StreamEntry] = []
-        nbytes = _PAGE_BYTES
-        while len(entries) < _PAGE and nbytes > 0 and (entry := self._run.next()) is not None:
+        most, nbytes = self._limits.replay_messages, self._limits.replay_bytes
+        while len(entries) < most and nbytes > 0 and (entry := self._run.next()) is not None:
             entries.append(entry)
             nbytes -= entry.size
         return entries
@@ -236,7 +233,8 @@ class StreamReader:
         if message is None:
             self._gaps.setdefault(entry.stream, entry.number)
             return
-        if 0 < message.expires <= self._context.scheduler.clock():
+        # Most messages never expire, and need no look at the clock.
+        if message.expires and message.has_expired(self._context.scheduler.clock()):
             return
         if not wants(subscription, message, entry.sender):
             return

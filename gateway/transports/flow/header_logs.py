@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.core.arguments_check import ArgumentsNotice
 from gateway.broker.headers.parse import Misspelt
 from gateway.log_limiter import LogLimiter
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker.admin import messages as module
 from gateway.broker.admin.messages import Busy, Unknown
 from gateway.broker.admin.scan import SLICE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.message import Message
 
 from ..client import Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import P
 from ..recorder import recorded
 from .operators import Operator, fill, texts
@@ -39,11 +38,9 @@ class TestBrowse:
         assert page.total == 7
         assert page.next == (offset + limit if offset + limit < 7 else None)
 
+    @small(listed_bytes=20_000)
     @pytest.mark.parametrize("selector", ["", "color = 'red'"])
-    def test_a_page_ends_early_where_rows_are_large(
-        self, operator: Operator, selector: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 20_000)
+    def test_a_page_ends_early_where_rows_are_large(self, operator: Operator, selector: str) -> None:
         client = operator.scene.connect()
         for number in range(12):
             client.publish("a", b"%04d" % number + b"x" * 100_000, color="red", long="y" * (number % 2 * 60_000))
@@ -61,13 +58,13 @@ class TestBrowse:
         assert seen == [f"{number:04}" for number in range(12)]
         assert sizes == [3, 3, 3, 3]
 
-    def test_one_row_is_always_there(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    @small(listed_bytes=1)
+    def test_one_row_is_always_there(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("b")
         page = operator.browse("b")
         assert (page.messages, page.total) == ([], 0)
         fill(operator.scene, 3)
-        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
         page = operator.browse("a")
         assert (len(page.messages), page.total, page.next) == (1, 3, 1)
 
@@ -145,7 +142,7 @@ def test_some_are_deleted(operator: Operator) -> None:
     assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{run}-99"])
     assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
     assert operator.delete("a", []).done == 0
-    assert scene.broker.counters.dropped == 2
+    assert scene.broker.counters.totals()["dropped"] == 2
     consumer.drop()
     assert operator.bodies("a") == texts(0, 2, 4, 5)
     assert operator.delete("a", ids).done == 4
@@ -164,7 +161,7 @@ class TestPurge:
         assert operator.bodies("a") == texts(2, 4)
         assert operator.purge("a").done == 2
         assert not scene.broker.destinations
-        assert scene.broker.counters.dropped == 6
+        assert scene.broker.counters.totals()["dropped"] == 6
         rows = notebook.of("dropped")
         assert [(row.destination, row.reason) for row in rows] == [
             ("/queue/a", why) for why in ("deleted", *["purged"] * 5)

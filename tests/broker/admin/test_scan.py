@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.admin import scan as module
 from gateway.broker.admin.scan import SLICE, QueueScan, ScanPosition
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.model.message import Message
-from gateway.broker.queue import durable as shelf_module
-from gateway.broker.queue import page_index
-from gateway.broker.queue import paging as backlog_module
 
 from ..client import Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import ONE, drain, fill, queue, storage
 from ..recorder import recorded
 from .operators import Operator, texts
@@ -147,16 +144,16 @@ class TestInMemory:
         assert (hasty.seen, hasty.is_over) == (["0"], False)
 
 
+# Two messages are in memory.
+SMALL = {"in_memory_bytes": 1_500, "few_messages": 2, "page_messages": 3, "index_slack": 4, "scan_rows": 4}
+
+
 class TestBacklog:
     """A queue with two messages in memory, and more in the store."""
 
-    @pytest.fixture(autouse=True)
-    def _little_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 1_500)
-        monkeypatch.setattr(backlog_module, "_LOW", 2)
-        monkeypatch.setattr(backlog_module, "_PAGE", 3)
-        monkeypatch.setattr(page_index, "_SLACK", 4)
-        monkeypatch.setattr(module, "_PAGE", 4)
+    @pytest.fixture
+    def work_limits(self) -> WorkLimits:
+        return WorkLimits(**SMALL)
 
     @pytest.fixture
     def scene(self, stage: Stage) -> Scene:
@@ -186,8 +183,8 @@ class TestBacklog:
         operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
         return reads
 
-    def test_bytes_of_a_page(self, operator: Operator, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAGE_BYTES", 700)
+    @small(**SMALL, scan_bytes=700)
+    def test_bytes_of_a_page(self, operator: Operator, reads: list[int]) -> None:
         assert operator.bodies("a") == texts(*range(20))
         assert max(reads) == 2
 
@@ -215,10 +212,8 @@ class TestBacklog:
         assert not operator.scene.broker.destinations
         assert not operator.scene.crash().broker.destinations
 
-    def test_a_purge_is_over_when_the_last_slice_is_written(
-        self, operator: Operator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(backlog_module, "_SLICE", 5)
+    @small(**SMALL, purges_per_turn=5)
+    def test_a_purge_is_over_when_the_last_slice_is_written(self, operator: Operator) -> None:
         scene = operator.scene
         operator.administration.purge("a", "", operator.told.append)
         scene.settle()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.core import authorization
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.errors import AccessLost, AccessRefused
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.session.recheck import recheck, recheck_session
-from gateway.broker.session.subscribe import INTERNAL
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..granted import Granted, client_of, refused
 from ..routing.test_router_functions import Functions
 from ..topic.logged import FIRST, LOGS
@@ -81,8 +80,8 @@ class TestSend:
         worker.publish(worker.message().headers["reply-to"], b"answer")
         assert (client.bodies(), other.bodies()) == ([b"1"], [b"answer"])
 
-    def test_what_is_remembered_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(authorization, "_MOST_REMEMBERED", 2)
+    @small(remembered_names=2)
+    def test_what_is_remembered_is_bounded(self, scene: Scene) -> None:
         granted = Granted(send="/topic/#")
         client = client_of(scene, granted)
         sizes = []
@@ -312,12 +311,12 @@ class TestRecheck:
         client.subscribe("/queue/other", "o")
         client.subscribe(name, **headers)
         other.subscribe("/queue/other")
-        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        recheck(scene.broker.sessions.values(), scene.broker.context)
         scene.settle()
         assert not client.closed
         granted.allowed = Granted(subscribe="/queue/other").allowed
         granted.some = {"/topic/a.*": Coverage.SOME}
-        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        recheck(scene.broker.sessions.values(), scene.broker.context)
         scene.settle()
         shown = f"'{name}'" if "*" in name else name
         assert refused(client) == (
@@ -339,23 +338,23 @@ class TestRecheck:
         client.subscribe("/topic/a.*")
         free = scene.connect()
         free.subscribe("/queue/a")
-        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        recheck(scene.broker.sessions.values(), scene.broker.context)
         scene.settle()
         assert not client.closed
         assert not free.closed, "without rules"
         granted.some["/topic/a.*"] = Coverage.SOME
         assert not recheck_session(client.session)
 
-    def test_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    @small(recheck_looks=4)
+    def test_in_turns(self, scene: Scene) -> None:
         """Subscriptions count, too: a session may have thousands."""
-        monkeypatch.setattr("gateway.broker.session.recheck._LOOKS_PER_TURN", 4)
         granted = Granted(subscribe="/queue/a")
         clients = [client_of(scene, granted) for _ in range(5)]
         for client in clients:
             client.subscribe("/queue/a")
         clients[2].subscribe("/queue/a", "another")
         granted.allowed[Action.SUBSCRIBE] = []
-        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        recheck(scene.broker.sessions.values(), scene.broker.context)
         turns = [sum(client.is_ending for client in clients)]
         while scene.broker.scheduler.proceed():
             turns.append(sum(client.is_ending for client in clients))

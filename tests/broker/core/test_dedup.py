@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.core.dedup import _SHARES, DedupIds
+from gateway.broker.core.dedup import DedupIds
 
 from ..client import Scene
 from ..conftest import Stage
@@ -51,8 +51,9 @@ class TestShares:
     @pytest.fixture
     def names(self) -> list[str]:
         found: dict[int, str] = {}
+        shares = len(DedupIds(10.0, 100)._shares)
         for number in range(1_000):
-            found.setdefault(hash(f"/queue/{number}") % _SHARES, f"/queue/{number}")
+            found.setdefault(hash(f"/queue/{number}") % shares, f"/queue/{number}")
         return list(found.values())
 
     def test_a_flood_at_one_destination_pushes_out_its_own(self, names: list[str]) -> None:

@@ -8,16 +8,14 @@ from typing import cast
 
 import pytest
 
-from gateway.broker.core import events
 from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import NullRecorder, Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
 from gateway.broker.model.policy import OnNack, WhenFull
-from gateway.broker.queue import durable, paging
 from gateway.codec import V10
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import P
 from ..recorder import Notebook, RecordedScene, Row, recorded
 
@@ -159,13 +157,12 @@ class TestTimes:
 
 
 class TestTopics:
+    @small(recorded_names=2, recorded_destinations=1)
     @pytest.mark.parametrize("ack", ["auto", "client"])
     @pytest.mark.parametrize("headers", [{}, {"selector": "kind = 'x'"}])
     def test_what_a_pattern_reads_has_the_name_it_was_sent_to(
-        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, ack: str, headers: dict[str, str]
+        self, scene: Scene, ack: str, headers: dict[str, str]
     ) -> None:
-        monkeypatch.setattr(events, "_MOST_NAMES", 2)
-        monkeypatch.setattr(events, "_MOST_DESTINATIONS", 1)
         notes = recorded(scene)
         client = scene.connect()
         client.subscribe("/topic/#", "all", ack, **headers)
@@ -215,7 +212,8 @@ class TestTopics:
         assert delivered.has(destination="/topic/b", delivery_count=1, queue_us=None, size=3)
         scene.wait(1.0)
         assert notes.one("expired").has(destination="/topic/b", number=delivered.number, size=3)
-        assert scene.broker.counters.dropped == scene.broker.counters.expired == scene.broker.counters.delivered == 1
+        counters = scene.broker.counters
+        assert counters.totals()["dropped"] == counters.expired == counters.delivered == 1
 
     def test_a_notice_about_a_pattern_has_the_name_of_the_pattern(self, stage: Stage) -> None:
         scene = stage({"/topic/#": {"log_messages": 1}})
@@ -291,11 +289,10 @@ class TestEnds:
         found = Counter(told(notes.of("dropped"), "destination", "reason", "delivery_count"))
         kept = {(name, "queue-gone", count): 1 for name in [Q, T, temporary] for count in [0, 1]}
         assert found == kept | {("/queue/b", "queue-gone", 0): 2}
-        assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.dropped == 8
+        assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.totals()["dropped"] == 8
 
-    def test_gone_with_what_the_store_alone_has(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
-        monkeypatch.setattr(paging, "_SLICE", 2)
+    @small(in_memory_bytes=1_000, purges_per_turn=2)
+    def test_gone_with_what_the_store_alone_has(self, stage: Stage) -> None:
         scene = stage({Q: {"idle_timeout": 5.0}}, stored=True)
         notes = recorded(scene)
         client = scene.connect()
@@ -310,7 +307,7 @@ class TestEnds:
         unknown = [row for row in dropped if row.size is None]
         assert len(unknown) > 2
         assert all(row.has(destination=Q, reason="queue-gone", delivery_count=None, queue_us=None) for row in unknown)
-        assert scene.broker.counters.dropped == 7
+        assert scene.broker.counters.totals()["dropped"] == 7
 
     def test_of_an_earlier_process_the_time_is_not_known(self) -> None:
         notebook: list[Notebook] = []

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker.core import scheduler as module
 from gateway.broker.core.scheduler import Scheduler
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 
 
 class Harness:
     """Stands where the transports stand: a clock, and a note of what the scheduler asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: WorkLimits = WORK_LIMITS) -> None:
         self.now = 100.0
         self.woken: list[float] = []
         self.busy = 0
         self.done: list[object] = []
-        self.scheduler = Scheduler(lambda: self.now, lambda: 1e9 + self.now, self.woken.append, self._on_busy)
+        self.scheduler = Scheduler(lambda: self.now, lambda: 1e9 + self.now, self.woken.append, self._on_busy, limits)
         self.at = self.scheduler.at
 
     def _on_busy(self) -> None:
@@ -136,9 +136,9 @@ def test_a_fault_stops_no_other_action(harness: Harness) -> None:
 class TestTurns:
     """What is due at one time is not all done in one turn."""
 
-    @pytest.fixture(autouse=True)
-    def three_actions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_ACTIONS_PER_TURN", 3)
+    @pytest.fixture
+    def harness(self) -> Harness:
+        return Harness(WorkLimits(actions_per_turn=3))
 
     def test_the_rest_follows_in_turns_of_its_own(self, harness: Harness) -> None:
         for number in range(7):
@@ -189,21 +189,19 @@ def test_unfinished_work_goes_on_one_piece_at_a_time(harness: Harness) -> None:
     most=st.integers(1, 5),
 )
 def test_everything_at_its_time_whatever_the_steps(dues: list[int], steps: list[float], most: int) -> None:
-    harness = Harness()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_ACTIONS_PER_TURN", most)
-        for number, due in enumerate(dues):
-            harness.at(100.0 + due, harness.does((due, number)))
-        for step in [*steps, 30.0]:
-            harness.run(step)
-            expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= harness.now)
-            assert harness.done == expected
+    harness = Harness(WorkLimits(actions_per_turn=most))
+    for number, due in enumerate(dues):
+        harness.at(100.0 + due, harness.does((due, number)))
+    for step in [*steps, 30.0]:
+        harness.run(step)
+        expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= harness.now)
+        assert harness.done == expected
 
 
 class TestSweep:
     """Many cancelled entries are swept in turns, and what is in force is carried out meanwhile, in order."""
 
-    MANY = 3 * module._SWEPT_PER_TURN
+    MANY = 3 * WORK_LIMITS.sweeps_per_turn
 
     def test_in_turns(self, harness: Harness) -> None:
         entries = [harness.at(200.0 + number, harness.does(number)) for number in range(2 * self.MANY)]
@@ -213,9 +211,9 @@ class TestSweep:
         for entry in entries[4:50:2]:
             harness.scheduler.cancel(entry)
         assert self.MANY < len(harness.scheduler) < 2 * self.MANY
-        assert harness.proceed() + 1 == 2 * self.MANY // module._SWEPT_PER_TURN - 1
+        assert harness.proceed() + 1 == 2 * self.MANY // WORK_LIMITS.sweeps_per_turn - 1
         left = [0, *range(50, 2 * self.MANY, 2)]
-        assert len(harness.scheduler) - len(left) <= module._SLACK
+        assert len(harness.scheduler) - len(left) <= 16
         harness.run(10_000)
         assert harness.done == left
 

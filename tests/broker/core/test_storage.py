@@ -6,13 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.broker.core import storage as module
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch
 from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 
 P = {"persistent": "true"}
 DURABLE = {"#": {"backoff": 0.0, "durable": True}}
@@ -328,11 +327,9 @@ class TestFailure:
         assert row.facts == '{"attempts":1}'
 
 
+@small(unwritten_bytes=5_000)
 @pytest.mark.parametrize("fails", [True, False])
-def test_too_much_that_waits_to_be_written_is_pressure(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 5_000)
+def test_too_much_that_waits_to_be_written_is_pressure(scene: Scene, fails: bool) -> None:
     storage, client = scene.vault.storage, scene.connect()
     client.publish("/queue/a", b"x" * 3_000, **P)
     assert not storage.is_behind

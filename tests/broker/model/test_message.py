@@ -100,3 +100,10 @@ def test_equal_sends_are_equal_messages_but_for_the_id(scene: Scene, version: Ve
         producer.publish("/topic/a", b"m", foo="a:b")
     for client in readers:
         assert [each.headers["foo"] for each in client.messages()] == ["a:b"] * 3
+
+
+@pytest.mark.parametrize(("expires", "over"), [(0.0, False), (5.0, True), (9.0, True), (9.1, False)])
+def test_a_message_expires_at_its_moment(expires: float, over: bool) -> None:
+    message = Message(1, Head.of("SEND", {}), b"")
+    message.expires = expires
+    assert message.has_expired(9.0) is over

@@ -7,7 +7,7 @@ order among different outboxes is recorded where queues give out messages (`Subs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +18,7 @@ from gateway.broker.core.slow_consumers import SlowConsumers
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.message import Message
 from gateway.broker.queue.subscription import Subscription
-from gateway.codec import V10, V12, ProtocolError
+from gateway.codec import V10, V12, Frame, ProtocolError
 
 from ..admin.operators import Operator
 from ..client import Client, waiting
@@ -75,7 +75,8 @@ class Exact(Model):
         self._record(play.patch)
 
     def _record(self, patch: pytest.MonkeyPatch) -> None:
-        deliver, end_slow, fail, stream = Subscription.deliver, SlowConsumers.end, Session.fail, self._log
+        deliver, end_slow, failing = Subscription.deliver, SlowConsumers.end, Session.failing
+        stream = self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
             assert subscription.queue is not None  # it is the queue that calls
@@ -88,13 +89,13 @@ class Exact(Model):
             stream.append(Slow(session))
             end_slow(slow_consumers, session, error)
 
-        def failed(session: Session, error: ProtocolError, *frame: object) -> None:
+        def failed(session: Session, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
             stream.append(Failed(session, error))
-            fail(session, error, *frame)  # type: ignore[arg-type]
+            return failing(session, error, frame)
 
         patch.setattr(Subscription, "deliver", delivered)
         patch.setattr(SlowConsumers, "end", slow)
-        patch.setattr(Session, "fail", failed)
+        patch.setattr(Session, "failing", failed)
 
     def look(self) -> None:
         """Read all that came since the last time, and compare what is left."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from gateway.broker.core.ports import Recorder
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.model.changes import Batch
 from gateway.broker.queue.subscription import Subscription
 from gateway.codec import V10, V11, V12, Version
@@ -247,7 +248,7 @@ class Setup:
     ends_empty: bool = True  # nothing may be left when all clients have gone; durable subscriptions stay
     recorder: Callable[[], Recorder] | None = None  # makes the recorder of each process; None: nothing is recorded
     close: Callable[[], object] = dict  # the recorders are done with
-    small: Sequence[tuple[object, str, object]] = ()  # constants of the broker that a short program would never reach
+    limits: WorkLimits = WORK_LIMITS  # a short program would never reach the usual ones
     # Names of steps, once more for each time.
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
@@ -278,12 +279,11 @@ class Clients(RuleBasedStateMachine):
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
         self.setup = setup = self.profile(data)
-        for module, name, value in setup.small:
-            self.patch.setattr(module, name, value)
+        made_of = {**setup.quotas, "work_limits": setup.limits, "stored": setup.stored}
         if setup.recorder is None:
-            self.scene = Scene(setup.policies, stored=setup.stored, **setup.quotas)
+            self.scene = Scene(setup.policies, **made_of)
         else:
-            self.scene = RecordedScene(setup.recorder, setup.policies, stored=setup.stored, **setup.quotas)
+            self.scene = RecordedScene(setup.recorder, setup.policies, **made_of)
         self.book = setup.book(self)
         for _ in range(3):
             self.connect(data)

@@ -273,8 +273,8 @@ def check_counters(scene: Scene, notes: Notes) -> None:
     assert counts["expired"] == counters.expired
     assert counts["dead_lettered"] == counters.dead_lettered
     assert len(notes.of("dropped", reason="conflated")) == counters.conflated
-    assert counts["dropped"] == counters.dropped + counters.conflated
-    assert counts["error"] == counters.errors
+    assert counts["dropped"] == counters.totals()["dropped"] + counters.conflated
+    assert counts["error"] == counters.totals()["errors"]
     assert counts["connected"] == counters.sessions
 
 

@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from gateway.broker.core.ports import Recorder
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.broker.model.policy import SlowConsumerAction as Slow
-from gateway.broker.queue import durable, page_index, paging, ready
-from gateway.broker.topic import stream, stream_reader
 from gateway.journal import Journal, found
 from tests.journal.desk import as_dict
 from tests.journal.reading import Segment
@@ -98,7 +97,7 @@ def one_queue(data: st.DataObject) -> Setup:
         wishes="  group priority ttl large".split(" "),
         demands=[*"  prefetch prefetch octets priority exclusive".split(" "), selective, selective],
         quotas={"max_outbound": 16 * 1024},
-        small=[(ready, "READS_PER_TURN", 2)],
+        limits=WorkLimits(selector_reads=2),
         consumers=8,
         transactions=1,
     )
@@ -117,7 +116,7 @@ def kills(data: st.DataObject) -> Setup:
         stored=True,
         fails=True,
         receipts=True,
-        small=SMALL_PAGES,
+        limits=SMALL_PAGES,
         often=("publish", "settle", "publish", "settle", "subscribe", "take_batch", "write_batch", "write", "drain"),
         clients=6,
         consumers=6,
@@ -147,7 +146,7 @@ def rows(data: st.DataObject, *, journal: bool = False) -> Setup:
         stored=True,
         recorder=journals.make if journals else lambda: cast(Recorder, Notebook()),
         close=journals.close if journals else dict,
-        small=SMALL_PAGES[:3],
+        limits=SMALL_PAGES,
         ends_empty=False,
         often=("publish", "settle") * 4 + ("subscribe", "begin", "end", "connect") * 3,
     )
@@ -167,7 +166,7 @@ def replay(data: st.DataObject) -> Setup:
         versions=WITH_NACK,
         quotas={"max_outbound": 64 * 1024},
         stored=pick(data, [False, True]),
-        small=[(stream_reader, "_PAGE", 2), (stream, "_TAIL", 2), (stream, "_SLACK", 3)],
+        limits=WorkLimits(replay_messages=2, tail_messages=2, stream_slack=3),
         often=("publish", "publish", "settle", "settle", "subscribe", "resume"),
         consumers=5,
         transactions=0,
@@ -195,7 +194,7 @@ RECORDED: Mapping[str, Mapping[str, object]] = {
     "/topic/e": {"slow_consumer": Slow.DISCONNECT, "slow_messages": 2},
     "/topic/f": {"slow_consumer": Slow.DROP_NEWEST, "slow_messages": 2, "log_messages": 4},
 }
-SMALL_PAGES = ((durable, "MOST_IN_MEMORY", 2_000), (paging, "_LOW", 2), (paging, "_PAGE", 3), (page_index, "_SLACK", 2))
+SMALL_PAGES = WorkLimits(in_memory_bytes=2_000, few_messages=2, page_messages=3, index_slack=2)
 
 
 def recorded_by(scene: Scene) -> Notes:

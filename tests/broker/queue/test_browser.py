@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.queue import browser
-
 from ..client import Client, Scene, Step
-from ..conftest import Stage
+from ..conftest import Stage, small
 from .helpers import QUEUE, fill, queue_of
 
 TAILING = {"browser-end": "false"}
@@ -153,10 +151,9 @@ def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
     assert len(client.session.outbox.starved) == 1
 
 
-def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@small(browser_looks=3)
+def test_a_long_queue_is_shown_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A selector that takes little must not stop everything else."""
-    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
-    scene = stage()
     client, producer = scene.connect(), scene.connect()
     for number in range(20):
         producer.publish(QUEUE, b"%d" % number, n=str(number))
@@ -213,9 +210,8 @@ def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]
     assert client.written.count(b"MESSAGE") == 2
 
 
-def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
-    scene = stage()
+@small(browser_looks=3)
+def test_it_may_leave_between_two_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     client, producer = scene.connect(), scene.connect()
     fill(producer, 20)
     with monkeypatch.context() as patch:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.queue import consumers
-
 from ..client import Client, Scene, Step
+from ..conftest import small
 from .helpers import QUEUE, consumer, fill, waits
 
 leaving = pytest.mark.parametrize(
@@ -114,13 +113,9 @@ class TestExclusive:
         assert (low.bodies(), high.bodies()) == ([], bodies)
 
 
+@small(consumer_sets=3)
 class TestBound:
     """Each message is offered to one sort of consumers after the other, so there may be only so many sorts."""
-
-    @pytest.fixture
-    def scene(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
-        monkeypatch.setattr(consumers, "MOST_SETS", 3)
-        return scene
 
     @pytest.mark.parametrize(
         "sorts",

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from gateway.broker import selectors
-from gateway.broker.queue import ready
+from gateway.broker.core.work_limits import WorkLimits
 
 from ..client import Client, Scene
+from ..conftest import Stage
 from .helpers import QUEUE, go_on, names, queue_of, waits
 
 RED, BLUE = "color = 'red'", "color = 'blue'"
@@ -124,9 +125,9 @@ class TestLanes:
 
 
 @pytest.fixture
-def held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def held(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Turns are over after three messages, and none follows until the test says so."""
-    monkeypatch.setattr(ready, "READS_PER_TURN", 3)
+    scene = stage(work_limits=WorkLimits(selector_reads=3))
     monkeypatch.setattr(scene, "settle", scene.audit)
     return scene
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.model.policy import WhenFull
-from gateway.broker.queue import groups, ready
 from gateway.broker.queue.groups import Groups
 from gateway.codec import V12
 
 from ..client import Client, Scene, Step
-from ..conftest import Stage
+from ..conftest import Stage, small
 from .helpers import QUEUE, consumer, go_on, names, queue_of, waits
 
 CLOSE = {"JMSXGroupSeq": "-1"}
@@ -59,8 +59,8 @@ class TestSticky:
 class TestBusyOwner:
     """Its messages wait for it, and stand in nobody's way."""
 
-    def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
+    @small(selector_reads=3)
+    def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene) -> None:
         owner = consumer(scene, 1)
         send(owner, "g1")
         other = consumer(scene, selector="name = '1'")
@@ -129,12 +129,7 @@ def test_who_leaves_is_forgotten(scene: Scene) -> None:
         client.unsubscribe("other")
 
 
-@pytest.fixture
-def three_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MOST_GROUPS", 3)
-
-
-@pytest.mark.usefixtures("three_groups")
+@small(groups=3)
 class TestBound:
     def test_only_so_many_are_remembered(self, scene: Scene) -> None:
         one = consumer(scene)
@@ -171,13 +166,11 @@ class TestBound:
         send(owner, "j1")
         assert len(known(scene)) == 9
 
-    def test_one_that_goes_while_its_last_message_becomes_a_dead_letter(
-        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_goes_while_its_last_message_becomes_a_dead_letter(self, stage: Stage) -> None:
         """The dead letter pushes another one out of a full queue, and that comes back here, of a group that is new."""
-        monkeypatch.setattr(groups, "MOST_GROUPS", 1)
         full = {"max_messages": 1, "when_full": WhenFull.DEAD_LETTER, "dead_letter": QUEUE}
-        scene = stage({QUEUE: {"dead_letter_expired": True, "dead_letter": "/queue/b"}, "/queue/b": full})
+        policies = {QUEUE: {"dead_letter_expired": True, "dead_letter": "/queue/b"}, "/queue/b": full}
+        scene = stage(policies, work_limits=WorkLimits(groups=1))
         owner, reader = consumer(scene, 2), scene.connect()
         owner.publish("/queue/b", b"h1", JMSXGroupID="h")
         send(owner, "g1", "1")
@@ -204,34 +197,37 @@ class TestBound:
         assert any(share[-2:] == ["b2", "b3"] for share in shares)
 
 
+COST = 500  # bytes of a group beside its name
+
+
 class TestAccount:
     def test_they_are_counted_until_nobody_has_them(self, scene: Scene) -> None:
         broker = scene.broker
         owner, other = consumer(scene), consumer(scene)
         send(owner, "a1", "b1", "c1")
         owner.publish("/queue/b", JMSXGroupID="x" * 1_000)
-        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
+        assert broker.context.group_bytes == 4 * COST + 3 + 1_000
         send(owner, "a2", "b2")
-        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
+        assert broker.context.group_bytes == 4 * COST + 3 + 1_000
         for client in (owner, other):
             for message in client.messages():
                 client.ack(message)
             client.drop()
-        assert broker.context.group_bytes == groups._COST + 1_000
+        assert broker.context.group_bytes == COST + 1_000
         reader = scene.consumer("/queue/b")
         reader.drop()
         assert broker.context.group_bytes == 0
 
-    def test_they_are_bounded_together(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    @small(group_bytes=10 * (COST + 1))
+    def test_they_are_bounded_together(self, scene: Scene) -> None:
         """A queue that needs another one forgets one of its own."""
-        monkeypatch.setattr(groups, "MOST_BYTES", 10 * (groups._COST + 1))
         client = scene.connect()
         for number in range(3):
             client.subscribe(f"/queue/{number}", str(number))
         for name in "abcdefghijklmnop":
             for number in range(3):
                 client.publish(f"/queue/{number}", JMSXGroupID=name)
-        assert 10 <= scene.broker.context.group_bytes // (groups._COST + 1) <= 10 + 3
+        assert 10 <= scene.broker.context.group_bytes // (COST + 1) <= 10 + 3
         assert len(client.messages()) == 48
 
 

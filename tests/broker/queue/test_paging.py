@@ -6,27 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker.queue import durable as shelf_module
-from gateway.broker.queue import page_index
-from gateway.broker.queue import paging as module
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.queue.page_index import PageIndex
 from gateway.broker.queue.queue import Queue
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import ONE, P, drain, fill, marks, storage, stored
 from ..store import MemoryStore
 from .helpers import QUEUE, queue_of
 
 SMALL = 1_500  # what memory may hold: about two messages
+PAGES = {"few_messages": 2, "page_messages": 3, "index_slack": 4}
 
 
-@pytest.fixture(autouse=True)
-def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", SMALL)
-    monkeypatch.setattr(module, "_LOW", 2)
-    monkeypatch.setattr(module, "_PAGE", 3)
-    monkeypatch.setattr(page_index, "_SLACK", 4)
+@pytest.fixture
+def work_limits() -> WorkLimits:
+    return WorkLimits(in_memory_bytes=SMALL, **PAGES)
 
 
 @pytest.fixture
@@ -88,10 +84,9 @@ class TestSpill:
         assert count(scene) == 0
         assert consume(scene, consumer) == [20]
 
-    def test_earlier_where_memory_is_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    @small(in_memory_bytes=10_000, least_in_memory_bytes=SMALL, **PAGES)
+    def test_earlier_where_memory_is_short(self, stage: Stage) -> None:
         """However many queues there are, their backlogs cost no memory that publishers would have to wait for."""
-        monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 10_000)
-        monkeypatch.setattr(shelf_module, "LEAST_IN_MEMORY", SMALL)
         scene = stage(stored=True, memory_limit=160_000)
         client = scene.connect()
         for name in range(20):
@@ -240,23 +235,22 @@ class TestExpiry:
         assert not scene.store.rows
 
 
+@small(in_memory_bytes=SMALL, purges_per_turn=4, **PAGES)
 class TestPurge:
-    def test_a_slice_with_each_batch(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_slice_with_each_batch(self, stage: Stage) -> None:
         """A million rows at once would hold up all receipts."""
-        monkeypatch.setattr(module, "_SLICE", 4)
         scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
         fill(scene, 20)
         in_memory = 20 - count(scene)
         scene.wait(5.1)
         assert not scene.broker.destinations
-        assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 20)
+        assert (scene.broker.context.waiting, scene.broker.counters.totals()["dropped"]) == (0, 20)
         batches = scene.commit()
         assert [len(batch.gone) for batch in batches][:-1] == [in_memory + 4, 4, 4, 4]
         assert [batch.dropped for batch in batches] == [[], [], [], [], [1]]
         assert not scene.store.rows
 
-    def test_what_comes_meanwhile_stays(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_SLICE", 4)
+    def test_what_comes_meanwhile_stays(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
         consumer, browser = scene.connect(), scene.connect()
         browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
@@ -274,9 +268,8 @@ class TestPurge:
         assert len(scene.store.rows) == stored(scene) == 10
         assert list(marks(scene)) == list(range(40, 50))
 
-    def test_no_slice_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_slice_while_the_store_fails(self, stage: Stage) -> None:
         """Then all slices but one would wait in memory."""
-        monkeypatch.setattr(module, "_SLICE", 4)
         scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
         fill(scene, 20)
         scene.store.failure = "the disk is full"
@@ -360,9 +353,8 @@ class TestWhatIsLetGo:
 
 
 @pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch) -> PageIndex:
-    monkeypatch.setattr(page_index, "_SLACK", 3)
-    rows = PageIndex()
+def rows() -> PageIndex:
+    rows = PageIndex(slack=3)
     for number in range(1, 11):
         rows.add(number if number % 3 else -number, 100 + number, 0.0)
     return rows

@@ -18,10 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.model.message import Message
 from gateway.broker.model.options import SendOptions
-from gateway.broker.queue import durable, paging
-from gateway.broker.queue import ready as lane_module
 from gateway.broker.queue.consumers import ConsumerSet
 from gateway.broker.queue.dispatch import Dispatcher
 from gateway.broker.queue.paging import PagedMessages
@@ -86,11 +85,6 @@ def asked() -> Asked:
     return Asked()
 
 
-@pytest.fixture
-def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "READS_PER_TURN", 3)
-
-
 class TestSelector:
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
@@ -125,13 +119,12 @@ class TestCopy:
         assert copy.messages() == messages[1:3]
 
 
-@pytest.mark.usefixtures("three_reads")
 class TestTurns:
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     @pytest.mark.parametrize("unwanted", [3, 4, 20])
     def test_a_long_run_of_unwanted_ones_is_cut(self, asked: Asked, unwanted: int, order: int) -> None:
         messages = [new(number, wanted=number == unwanted) for number in range(unwanted + 1)]
-        ready_list = filled(messages[::order], ReadyList(asked))
+        ready_list = filled(messages[::order], ReadyList(asked, most_reads=3))
         found, turns = ready_list.first(), 1
         while found is None:
             assert ready_list.tired
@@ -146,7 +139,7 @@ class TestTurns:
         messages = [new(number, wanted=False) for number in range(8)]
         for message in messages:
             message.head = messages[0].head
-        ready_list = filled([*messages, new(8)], ReadyList(asked))
+        ready_list = filled([*messages, new(8)], ReadyList(asked, most_reads=3))
         for left in (6, 3):
             assert ready_list.first() is None
             assert (ready_list.tired, len(ready_list)) == (True, left)
@@ -155,7 +148,10 @@ class TestTurns:
 
 
 class Model(RuleBasedStateMachine):
-    """A lane, with a selector or without, whose messages other lanes take and give back as they like."""
+    """A lane, with a selector or without, whose messages other lanes take and give back as they like.
+
+    Its turns are short: runs of 2,000 unwanted ones would never come about.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,7 +162,7 @@ class Model(RuleBasedStateMachine):
 
     @initialize(selective=st.booleans())
     def start(self, selective: bool) -> None:
-        self.ready_list = ReadyList(self.asked if selective else None)
+        self.ready_list = ReadyList(self.asked if selective else None, most_reads=2)
 
     @property
     def due(self) -> list[Message]:
@@ -229,9 +225,7 @@ class Model(RuleBasedStateMachine):
         assert drain(self.ready_list) == rest
 
 
-def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With short turns: runs of 2,000 unwanted ones would never come about."""
-    monkeypatch.setattr(lane_module, "READS_PER_TURN", 2)
+def test_a_lane_is_a_sorted_list() -> None:
     run_state_machine_as_test(
         Model,
         settings=settings(
@@ -290,7 +284,7 @@ def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int
     messages = unwanted(100, size)[::order]
     ready_list = filled([*messages, new(100)], ReadyList(asked, weight))
     heaviest = messages[0].head.cost * weight
-    most = lane_module.READS_PER_TURN * lane_module._SCANNED_PER_READ + heaviest
+    most = WORK_LIMITS.selector_reads * 8_192 + heaviest  # 8 KiB, times a character, cost about as much as a read
     before = turns = 0
     while ready_list.first() is None:
         assert ready_list.tired
@@ -302,12 +296,12 @@ def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int
 
 
 def test_the_copy_of_a_deep_lane_is_its_first_turn(asked: Asked) -> None:
-    deep = lane_module.READS_PER_TURN * lane_module._COPIED_PER_READ
-    copy = filled([new(number, wanted=False) for number in range(deep)]).copy(asked)
+    messages = [new(number, wanted=False) for number in range(25 * 100)]  # 25 are copied in the time of one read
+    copy = filled(messages, ReadyList(most_reads=100)).copy(asked)
     assert copy.first() is None
     assert (copy.tired, asked.count.total()) == (True, 0)
     assert copy.first() is None
-    assert (copy.tired, asked.count.total()) == (True, lane_module.READS_PER_TURN)
+    assert (copy.tired, asked.count.total()) == (True, 100)
 
 
 @pytest.mark.parametrize("size", [10, 60_000])
@@ -397,10 +391,9 @@ def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
 
 
 @pytest.fixture
-def paged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def paged(stage: Stage) -> Scene:
     """Two or three messages are in memory, and the others in the store alone."""
-    monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
-    scene = stage(stored=True)
+    scene = stage(stored=True, work_limits=WorkLimits(in_memory_bytes=1_000, page_messages=2))
     fill(scene, 10)
     fill(scene, 3, priority="1")
     return scene
@@ -442,8 +435,7 @@ def _take(scene: Scene, row: int) -> None:
     found.leave_row(row)
 
 
-def test_of_what_is_being_read(paged: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "_PAGE", 2)
+def test_of_what_is_being_read(paged: Scene) -> None:
     paged.consumer(QUEUE, ack="client", **{"prefetch-count": "1"})
     reading = list(backlog_of(paged)._reading)
     assert len(reading) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.session.subscribe import INTERNAL
+from gateway.broker.core.ports import INTERNAL
 
 from ..client import Client, Scene
 from ..conftest import Stage

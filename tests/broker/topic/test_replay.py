@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.topic import stream as stream
-from gateway.broker.topic import stream_reader as stream_reader
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.codec import V12, Frame, Head, Version
 
 from ..client import ALL, Client, Scene, Step
-from ..conftest import Stage
+from ..conftest import Stage, small
 from .logged import BOTH, FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
 
 MODES = [(version, ack) for version in ALL for ack in ("auto", "client", "client-individual") if version is not ALL[0]]
@@ -18,11 +17,8 @@ EACH_MODE = pytest.mark.parametrize(("version", "ack"), MODES, ids=[f"{version.n
 LEAVE = [Client.drop, Client.disconnect, Client.unsubscribe, lambda client: client.send("ACK", {"id": "none"})]
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are small, and so is what a log in the store has in memory."""
-    monkeypatch.setattr(stream_reader, "_PAGE", 3)
-    monkeypatch.setattr(stream, "_TAIL", 2)
+# Pages are small, and so is what a log in the store has in memory.
+SHORT = {"replay_messages": 3, "tail_messages": 2}
 
 
 def known(scene: Scene, count: int, name: str = T) -> list[int]:
@@ -46,7 +42,7 @@ def come(scene: Scene, name: str = T, version: Version = V12, ack: str = "auto",
     return client
 
 
-@pytest.mark.usefixtures("short")
+@small(**SHORT)
 class TestFromSeq:
     @BOTH
     @EACH_MODE
@@ -101,7 +97,7 @@ class TestFromSeq:
             assert [int(each.body) for each in found if each.body] == expected
 
 
-@pytest.mark.usefixtures("short")
+@small(**SHORT)
 class TestGaps:
     @BOTH
     @pytest.mark.parametrize("ack", ["auto", "client"])
@@ -173,11 +169,10 @@ class TestGaps:
         assert gaps(found) == [True, False, False, False, True, False]
 
 
-@pytest.mark.usefixtures("short")
+@small(**SHORT)
 class TestPatterns:
-    def test_in_a_pattern_that_of_forgotten_logs(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stream, "_MOST_RESTING", 0)
-        scene = stage({"/topic/#": {"log_age": 5.0}})
+    def test_in_a_pattern_that_of_forgotten_logs(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"log_age": 5.0}}, work_limits=WorkLimits(resting_streams=0, **SHORT))
         client = come(scene, "/topic/*", ack="client", resume="me")
         fill(scene, 1)
         client.drop()
@@ -197,12 +192,9 @@ class TestPatterns:
         assert numbers(client) == list(range(13))
 
 
+@small(replay_looks=3)
 class TestManyLogs:
     """They are looked at in turns, while more comes to them, and more of them come."""
-
-    @pytest.fixture(autouse=True)
-    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stream_reader, "_LOGS_PER_TURN", 3)
 
     def begin(self, stage: Stage, name: str, headers: dict[str, str], *, stored: bool = False) -> tuple[Client, Client]:
         """A subscriber after its first turn, of ten logs with a message each; and a publisher."""
@@ -243,7 +235,7 @@ class TestManyLogs:
         assert numbers(client) == []
 
 
-@pytest.mark.usefixtures("short")
+@small(**SHORT)
 class TestStalled:
     @BOTH
     @pytest.mark.parametrize("ack", ["auto", "client"])
@@ -322,9 +314,9 @@ class TestFilters:
 
     @BOTH
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_not_ones_own(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, ack: str, stored: bool) -> None:
-        monkeypatch.setattr(stream, "_TAIL", 0)  # where there is a store, they are read back
-        scene = stage(LOG, stored=stored)
+    def test_not_ones_own(self, stage: Stage, ack: str, stored: bool) -> None:
+        # Where there is a store, they are read back.
+        scene = stage(LOG, stored=stored, work_limits=WorkLimits(tail_messages=0))
         client = scene.connect()
         client.publish(T, b"0")
         fill(scene, 1, start=1)
@@ -360,8 +352,8 @@ class TestWhatComesBack:
         headers = reader.message().headers
         assert (headers["dlq-source"], {"gap", "first-seq"} & headers.keys()) == (T, set())
 
-    def test_priorities_and_keys_come_back_with_them(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stream, "_TAIL", 0)
+    @small(tail_messages=0)
+    def test_priorities_and_keys_come_back_with_them(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
         fill(scene, 1, priority="9")
         fill(scene, 1, start=1, _AMQ_LVQ_NAME="k")
@@ -413,13 +405,9 @@ class TestRefused:
 
 
 @pytest.mark.parametrize(("page", "page_bytes", "count"), [(200, 10**6, 9), (200, 1_000, 1), (3, 10**6, 2)])
-def test_a_page_is_read_back_and_counts(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, page: int, page_bytes: int, count: int
-) -> None:
-    monkeypatch.setattr(stream, "_TAIL", 0)
-    monkeypatch.setattr(stream_reader, "_PAGE", page)
-    monkeypatch.setattr(stream_reader, "_PAGE_BYTES", page_bytes)
-    scene = stage(LOG, stored=True)
+def test_a_page_is_read_back_and_counts(stage: Stage, page: int, page_bytes: int, count: int) -> None:
+    limits = WorkLimits(tail_messages=0, replay_messages=page, replay_bytes=page_bytes)
+    scene = stage(LOG, stored=True, work_limits=limits)
     fill(scene, 10)
     before = scene.broker.memory.used
     client = scene.connect()

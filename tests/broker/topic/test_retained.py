@@ -7,11 +7,10 @@ import gc
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.topic import retained
 from gateway.codec import Version
 
 from ..client import EPOCH, Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..wire import build
 
 TOPIC = "/topic/a"
@@ -184,10 +183,10 @@ class TestMany:
     def shown(client: Client) -> list[str]:
         return [body.decode().strip() for body in client.bodies()]
 
+    @small(retained_looks=10)
     def test_a_consumer_with_a_small_window_has_few_in_its_queue(
-        self, scene: Scene, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch
+        self, scene: Scene, client: Client, names: list[str]
     ) -> None:
-        monkeypatch.setattr(retained, "READS_PER_TURN", 10)
         client.subscribe("/topic/#", ack="client", **{"prefetch-count": "1"})
         found = []
         for _ in names:
@@ -198,11 +197,11 @@ class TestMany:
             scene.wait(0.1)
         assert found == names
 
+    @small(retained_looks=2)
     @pytest.mark.parametrize("shared", [{}, {"x-queue-name": "q"}])
     def test_a_subscriber_that_leaves_between_two_turns(
-        self, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch, shared: dict[str, str]
+        self, client: Client, names: list[str], shared: dict[str, str]
     ) -> None:
-        monkeypatch.setattr(retained, "READS_PER_TURN", 2)
         asked = {"destination": "/topic/#", "id": "0", **shared}
         frames = [build(command, asked, version=client.version) for command in ("SUBSCRIBE", "UNSUBSCRIBE")]
         client.receive(b"".join(frames))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.topic import stream as module
+from gateway.broker.core.work_limits import WorkLimits
 
 from ..client import Client, Rules, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from .logged import BOTH, FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
 
 MEMORY: Rules = {T: {"log_messages": 100, "durable": False}}
@@ -92,11 +92,8 @@ class TestNumbers:
 class TestBounds:
     @BOTH
     @pytest.mark.parametrize("policy", [{"log_messages": 9}, {"log_bytes": 4096}, {"log_age": 3600.0}])
-    def test_messages_and_bytes(
-        self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool, policy: dict[str, float]
-    ) -> None:
-        monkeypatch.setattr(module, "_BYTES", 4096)  # of a log that has no bound but its age
-        scene = stage({T: policy}, stored=stored)
+    def test_messages_and_bytes(self, stage: Stage, stored: bool, policy: dict[str, float]) -> None:
+        scene = stage({T: policy}, stored=stored, work_limits=WorkLimits(stream_bytes=4096))
         fill(scene, 50)
         stream = log_of(scene)
         if "log_messages" in policy:
@@ -120,8 +117,8 @@ class TestBounds:
         fill(scene, 1, start=4)
         assert kept(scene) == [4]
 
-    def test_many_old_ones_go_in_several_turns(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_AT_ONCE", 3)
+    @small(stream_drops=3)
+    def test_many_old_ones_go_in_several_turns(self, stage: Stage) -> None:
         scene = stage({T: {"log_age": 10.0}})
         fill(scene, 8)
         scheduler, left = scene.broker.scheduler, [8]
@@ -186,24 +183,22 @@ class TestMemory:
         assert kept(scene) == list(range(20, 30))
         assert kept(scene, "/topic/b") == list(range(30))
 
-    def test_of_a_stored_one_only_the_end_is_in_memory(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_TAIL", 3)
-        monkeypatch.setattr(module, "_SLACK", 4)
-        scene = stage({T: {"log_messages": 50}}, stored=True)
+    def test_of_a_stored_one_only_the_end_is_in_memory(self, stage: Stage) -> None:
+        policies = {T: {"log_messages": 50}}
+        scene = stage(policies, stored=True, work_limits=WorkLimits(tail_messages=3, stream_slack=4))
         fill(scene, 60)
         stream = log_of(scene)
         assert stream.memory < 50 * 32 + 4 * 500
         assert len(stream._tail) < 12
         assert kept(scene) == list(range(10, 60))
-        monkeypatch.setattr(module, "_TAIL_BYTES", 100)
-        fill(scene, 1, start=60)
-        assert stream.memory == 50 * 32, "or none, where its messages are large"
+        scene = stage(policies, stored=True, work_limits=WorkLimits(tail_bytes=100))
+        fill(scene, 60)
+        assert log_of(scene).memory == 50 * 32, "or none, where its messages are large"
 
 
+@small(stream_slack=2, resting_streams=0)
 class TestForgetting:
-    def test_the_list_of_the_oldest_is_kept_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_SLACK", 2)
-        monkeypatch.setattr(module, "_MOST_RESTING", 0)
+    def test_the_list_of_the_oldest_is_kept_short(self, stage: Stage) -> None:
         scene = stage({"/topic/#": {"log_age": 1.0}})
         for number in range(20):
             fill(scene, 1, f"/topic/{number}")
@@ -214,10 +209,7 @@ class TestForgetting:
         logs.make_room()
         assert not logs._in_memory
 
-    def test_what_was_forgotten_is_known_to_the_next_process(
-        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "_MOST_RESTING", 0)
+    def test_what_was_forgotten_is_known_to_the_next_process(self, stage: Stage) -> None:
         scene = stage({"/topic/#": {"log_age": 1.0}, "/topic/a": {"log_age": 3.0}}, stored=True)
         for name in ("/topic/a", "/topic/b", "/topic/c"):
             fill(scene, 1, name)
@@ -231,8 +223,7 @@ class TestForgetting:
         assert gaps(client.messages()) == [True]
 
     @pytest.mark.parametrize("pattern", [T, "/topic/*", "/topic/#"])
-    def test_a_forgotten_log_has_lost_all(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
-        monkeypatch.setattr(module, "_MOST_RESTING", 0)
+    def test_a_forgotten_log_has_lost_all(self, stage: Stage, pattern: str) -> None:
         scene = stage({"/topic/#": {"log_age": 5.0}})
         client = live(scene, pattern, **ME)
         fill(scene, 1)
@@ -285,8 +276,8 @@ class TestTheNextProcess:
         client = live(again, **ME)
         assert bodies_and_gaps(got(client)) == [(5, True), (6, False), (7, False)]
 
-    def test_many_that_are_too_many_go_by_and_by(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_AT_ONCE", 3)
+    @small(stream_drops=3)
+    def test_many_that_are_too_many_go_by_and_by(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
         fill(scene, 20)
         assert kept(scene.restart(policies={T: {"log_messages": 5}})) == list(range(15, 20))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.errors import NotAllowed
-from gateway.broker.session.subscriptions import ENDS_PER_STEP, SessionQuota
+from gateway.broker.session.subscription_table import ENDS_PER_STEP, SessionQuota
 from gateway.codec import V10, Frame, Head
 
 from ..client import Client, Scene
@@ -41,11 +42,9 @@ class TestQuota:
         assert client.error().headers["message"] == "too many selectors"
 
     @pytest.mark.parametrize("name", ["/queue/a", "/topic/a"])
-    def test_ids_and_destinations_are_bounded_together(
-        self, scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_ids_and_destinations_are_bounded_together(self, stage: Stage, name: str) -> None:
         """Three subscriptions to this name may have ids of one character."""
-        monkeypatch.setattr(SessionQuota, "MOST_NAMES", 3 * (len(name) + 1))
+        scene = stage(work_limits=WorkLimits(subscription_characters=3 * (len(name) + 1)))
         client, other, old, long = scene.connect(), scene.connect(), scene.connect(V10), scene.connect()
         for id in "abc":
             client.subscribe(name, id)

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: its way to the destination, which is a queue, a topic, or a function of the application.
+"""Joining of a destination by a new subscription: a queue, a topic, or a function of the application.
 
 The destination header becomes a name; the rules allow or refuse it; the subscription joins the queue or topic.
 """
@@ -11,6 +11,7 @@ from gateway.codec import Head
 
 from ..core import authorization
 from ..core.context import Context
+from ..core.ports import INTERNAL
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import PreparedSend
@@ -20,23 +21,19 @@ from ..queue.subscription import Subscription
 from ..routing.router import Router
 from ..topic import durable_subscriptions
 
-INTERNAL = "internal"
-"""The transport of sessions that are the server's own."""
 
-
-def subscribe(context: Context, router: Router, subscription: Subscription) -> None:
-    """Add a subscription to its destination, which comes into being with it.
-
-    Raises NotAllowed: no such kind of destination, or a limit is reached.
-    """
+def join(context: Context, router: Router, subscription: Subscription) -> None:
+    """Add a subscription to its destination, perhaps a new one.  Raises NotAllowed: no such kind, or a limit."""
     peer, destination = subscription.peer, subscription.destination
     if names.is_temporary(destination):
         name = peer.temporaries.canonical(destination)
         names.check_type(destination, name, subscription.options.multicast)
+    # The queues of functions have names that clients cannot write; the sessions that run the functions consume them.
     elif destination.startswith(names.HANDLERS) and peer.transport == INTERNAL:
         name = destination
     else:
         name = names.canonical_for(peer.user, destination, subscription.options.multicast)
+    # Before anything is looked up, so that a refusal does not tell what is there.
     if peer.access is not None:
         authorization.check_subscribe(peer, name, destination, subscription.options)
     if name.startswith(names.APP):
@@ -48,14 +45,16 @@ def subscribe(context: Context, router: Router, subscription: Subscription) -> N
 
 
 def _ask_function(context: Context, router: Router, name: str, subscription: Subscription) -> None:
-    """A SUBSCRIBE to `/app/` is a request: one MESSAGE comes, with the function's result."""
+    """Ask a function: one MESSAGE comes, with its result."""
     peer, application = subscription.peer, context.application
     # Else a client could fill the queue of a slow function by SUBSCRIBE and UNSUBSCRIBE.
     context.memory.check()
     queue = application.queue_of_subscribe(name) if application is not None else None
     if queue is None:
         raise NoFunction(name)
+    # It cannot be guessed, so that no other session sends a result of its own there.
     reply_to = names.REPLY_TOPIC + secrets.token_hex(12)
+    # First the subscription, then the request: the result must find its subscriber.
     _subscribe_topic(router, reply_to, subscription)
     asked = {"destination": name, "reply-to": reply_to, "user-id": peer.user, "session": peer.id}
     router.send(PreparedSend([(queue, Head.of("SEND", asked))], b"", PLAIN, peer.id, 0.0))
@@ -95,6 +94,7 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
 
 def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> None:
     options = subscription.options
+    # A message that the only consumer of its queue may not have would wait for ever.
     if options.no_local:
         raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue; leave no-local out")
     peer, registry = subscription.peer, router.registry
@@ -104,6 +104,7 @@ def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> N
     if found is None:
         registry.check_room(1)
         found = registry.create_queue(name, options.queue_arguments, peer.id)
+    # Arguments count when their frame creates the queue, as in RabbitMQ: others rely on the queue as it is.
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
         registry.tell_ignored(found, options.queue_arguments, peer.id)

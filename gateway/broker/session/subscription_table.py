@@ -1,12 +1,7 @@
 """Subscriptions of a session, by the ids that their SUBSCRIBE gave them: how one comes, and how it goes.
 
-In 1.0 a SUBSCRIBE may have no `id`; then its destination stands in its place, in a tuple, so that it is never taken for
-an id.
-
 A subscription that goes leaves its queue first; the messages that it did not settle are collected (`Returned`).  The
-queues take them back when all subscriptions that go together have gone: else the messages of the first would be given
-to the second.  Those of a session are stopped first and then end in steps, for thousands of them take time.  Those of
-one queue end in one step: a message on its way back must not be overtaken.
+queues take them back when all subscriptions that go together have gone.
 """
 
 from __future__ import annotations
@@ -27,8 +22,8 @@ from ..model.options import AckMode, SubscribeOptions
 from ..queue.subscription import ConsumedQueue, Returned, Subscription, take_back_all
 from ..routing.router import Router
 from ..topic.durable_subscriptions import SubscriptionName, name_of
+from .join import join
 from .naming import Naming
-from .subscribe import subscribe
 from .temporary import TemporaryDestinations
 
 _MODES = {mode.value: mode for mode in AckMode}
@@ -39,33 +34,30 @@ ENDS_PER_STEP = 16
 class SessionQuota:
     """The browsers, selectors and names that the subscriptions of one session may have, because others pay for them."""
 
-    __slots__ = ("_browsers", "_names", "_selectors")
+    __slots__ = ("_browsers", "_most_names", "_names", "_selectors")
 
     # Each is a list of all that waits in a queue.
     MOST_BROWSERS = 16
     # Characters; a selector is asked about each message that other sessions send.
     MOST_SELECTORS = 64 * 1024
-    # Characters of ids and destinations, which are in no account of memory.
-    MOST_NAMES = 4 * 1024 * 1024
 
-    def __init__(self) -> None:
+    def __init__(self, most_names: int) -> None:
         self._browsers = self._selectors = self._names = 0
+        self._most_names = most_names  # characters, see `WorkLimits`
 
     def check(self, options: SubscribeOptions, names: int) -> None:
-        """Refuse a subscription with too much; `names`: characters of its id and its destination.
-
-        Raises NotAllowed: a limit would be exceeded.
-        """
+        """Raise NotAllowed if a limit would be exceeded.  `names`: characters of the id and the destination."""
         if options.browser and self._browsers >= self.MOST_BROWSERS:
             raise NotAllowed("too many browsers", f"a session may have {self.MOST_BROWSERS} at the same time")
         if options.selector_text and self._selectors + len(options.selector_text) > self.MOST_SELECTORS:
             raise NotAllowed(
                 "too many selectors", f"the selectors of a session may have {self.MOST_SELECTORS} characters together"
             )
-        if self._names + names > self.MOST_NAMES:
+        if self._names + names > self._most_names:
             raise NotAllowed(
                 "subscription names are too long",
-                f"the ids and destinations of a session's subscriptions may have {self.MOST_NAMES} characters together",
+                "the ids and destinations of a session's subscriptions may have "
+                f"{self._most_names} characters together",
             )
 
     def count(self, options: SubscribeOptions, names: int, *, sign: int) -> None:
@@ -76,10 +68,7 @@ class SessionQuota:
 
 
 class Subscriptions(dict[str | tuple[str], Subscription]):
-    """The subscriptions of one session, by their keys; `naming`: the names by which frames mean them.
-
-    `form`: in which their MESSAGEs are written, see `encoder.FORMS`.
-    """
+    """The subscriptions of one session, by their keys."""
 
     __slots__ = ("_context", "_form", "_keys", "_outbox", "_peer", "_quota", "_router", "_temporaries", "naming")
 
@@ -99,10 +88,10 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._peer = peer
         self._outbox = outbox
         self._temporaries = temporaries
-        self._form = form
-        self._quota = SessionQuota()
+        self._form = form  # in which their MESSAGEs are written, see `encoder.FORMS`
+        self._quota = SessionQuota(context.work_limits.subscription_characters)
         self._keys = 0
-        self.naming = Naming(version, self, lenient=context.quotas.lenient)
+        self.naming = Naming(version, self, lenient=context.quotas.lenient)  # how frames mean them
 
     @property
     def acknowledging(self) -> dict[str, Subscription]:
@@ -110,10 +99,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         return self.naming.acknowledging
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
-        """Add what a SUBSCRIBE asks for; `paused`: it gets nothing until it is started.
-
-        Raises ProtocolError: it is not whole, or not allowed; nothing is added.
-        """
+        """Add what a SUBSCRIBE asks for; `paused`: it waits for `start`.  Raises ProtocolError: nothing is added."""
         headers = frame.headers
         destination = headers.get("destination")
         if destination is None:
@@ -123,6 +109,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
         subscription = self.add(destination, subscription_id, mode, subscribe_options(headers), paused=paused)
+        # Told of behind `add`: what is refused has an ERROR, and needs no line in the log.
         for header in misspelt(headers):
             self._context.counters.misspelt_headers += 1
             self._context.on_misspelt(header, self._peer.id, self._peer.login)
@@ -138,6 +125,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         paused: bool = False,
     ) -> Subscription:
         """Add one.  Raises ProtocolError: it is not allowed, or too many; nothing is added."""
+        # In 1.0 a SUBSCRIBE may have no `id`.  Its destination stands in a tuple, so that it is never taken for an id.
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self:
             raise NotAllowed(
@@ -151,6 +139,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
         names = len(destination) + len(subscription_id or "")
         self._quota.check(options, names)
+        # Never used again in this session, so that an ACK of an old handle cannot name a delivery of a later one.
         self._keys += 1
         subscription = Subscription(
             self._context,
@@ -166,7 +155,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         )
         if paused:
             subscription.pause()
-        subscribe(self._context, self._router, subscription)
+        # It may raise, so all counts come behind it: nothing has to be taken back.
+        join(self._context, self._router, subscription)
         self._context.subscriptions += 1
         self._quota.count(options, names, sign=1)
         self[name] = subscription
@@ -176,10 +166,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         return subscription
 
     def unsubscribe(self, frame: Frame) -> None:
-        """End the one that an UNSUBSCRIBE names, or a durable one for good, or both.
-
-        Raises ProtocolError: it names none, or two; nothing is ended.
-        """
+        """End what an UNSUBSCRIBE names, perhaps for good.  Raises ProtocolError: it names none, or two; none ends."""
         durable_subscriptions = self._router.registry.durable_subscriptions
         ends = unsubscribe_options(frame.headers)
         durable = None
@@ -190,6 +177,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             key = self.naming.subscription_named(frame)
             subscription = self[key]
             filled = durable_subscriptions.of(subscription.queue)
+            # What ends for good loses its messages, so a frame that names two ends none.
             if durable is not None and (filled is None or filled.name != durable.text):
                 raise NotAllowed(
                     "UNSUBSCRIBE names two subscriptions",
@@ -229,6 +217,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         `returned`: further messages that queues are to take back.  `lost`: the client did not end it: the message that
         it was at work on has failed.
         """
+        # All of one queue end in one step: a message on its way back must not be overtaken.  And the queue takes back
+        # behind the last of them: else it would give the messages of the first to the second.
         by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
         topics = []
         for key, subscription in self.items():
@@ -238,6 +228,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 by_queue.setdefault(subscription.queue, []).append(key)
         ended = 0
         for queue, keys in chain(by_queue.items(), ((None, [key]) for key in topics)):
+            # In steps: a session may have 20,000, and others must have their turn.
             if ended >= ENDS_PER_STEP:
                 ended = 0
                 yield
@@ -260,6 +251,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         names = len(subscription.destination) + len(subscription.id or "")
         self._quota.count(subscription.options, names, sign=-1)
         self._router.replay.offsets.leave(subscription)
+        # A private queue goes with its topic's subscription: nothing comes back to it.
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
             return
