@@ -1,4 +1,4 @@
-"""`spark.read`: the messages that wait in queues, or that a log holds.
+"""`spark.read`: the messages that wait in queues, or that a stream holds.
 
 One task reads the queues, in one of three ways:
 
@@ -9,7 +9,7 @@ One task reads the queues, in one of three ways:
 * **drain** (`ack=true`): messages are acknowledged when Spark has taken all rows and nothing more has come for
   `idleTimeoutMs`; messages that come then are read, too.  A source of a batch job hears of no commit: a job that fails
   after that has lost them.  A stream with the trigger availableNow does the same safely.
-* **log** (mode offset): ranges of numbers, in up to `numPartitions` tasks; see `log`.
+* **offset** (mode offset): ranges of numbers, in up to `numPartitions` tasks; see `offset`.
 
 Spark must not repeat a drain, because it would return less than the first time: the job fails and says so.
 """
@@ -27,8 +27,8 @@ from gateway.client import Client
 from gateway.codec import V10, Frame
 
 from .errors import DataLost
-from .log import LogRange, Probe, read_range
-from .logstream import split, starts
+from .offset import OffsetRange, Probe, read_range
+from .offset_stream import split, starts
 from .options import Options
 from .rows import Collector
 
@@ -37,8 +37,8 @@ _BYTES = 4 * 1024**2
 _BROWSED = ("stomp-gateway", "ActiveMQ")
 
 
-class LogReader(DataSourceReader):
-    """Mode offset: the messages of the logs when the job is planned."""
+class OffsetReader(DataSourceReader):
+    """Mode offset: the messages of the streams when the job is planned."""
 
     def __init__(self, options: Options, columns: list[str]) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class LogReader(DataSourceReader):
         return [part for name in last for part in split(name, begins[name], last[name] + 1, count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, LogRange)
+        assert isinstance(partition, OffsetRange)
         return read_range(self._options, partition, self._columns)
 
 

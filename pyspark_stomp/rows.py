@@ -176,7 +176,7 @@ class Collector:
 
 
 def pop_seq(headers: dict[str, str]) -> int | None:
-    """The number of a message in its log, if the server sends it: ours as `seq`, RabbitMQ as `x-stream-offset`."""
+    """The number of a message in its stream, if the server sends it: ours as `seq`, RabbitMQ as `x-stream-offset`."""
     told = headers.pop("seq", None)
     other = headers.pop("x-stream-offset", None)
     if told is None and (told := other) is None:

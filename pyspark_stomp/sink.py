@@ -35,7 +35,7 @@ from gateway.client import Client
 from gateway.codec import Version
 
 from .errors import OptionError, StompError
-from .log import with_retries
+from .offset import with_retries
 from .options import Options
 from .rows import COLUMNS
 

@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from .batch import BatchReader, LogReader
+from .batch import BatchReader, OffsetReader
 from .errors import OptionError
-from .logstream import LogStreamReader
+from .offset_stream import OffsetStreamReader
 from .options import Options
 from .rows import check_columns, ddl
 from .sink import BatchWriter, Plan, StreamWriter
@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
         options = self._parsed
         options.check_source()
         columns = _columns(schema)
-        return LogReader(options, columns) if options.mode == "offset" else BatchReader(options, columns)
+        return OffsetReader(options, columns) if options.mode == "offset" else BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """`spark.readStream`."""
@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
             columns = _columns(schema)
         except OptionError as error:
             return RefusedReader(error)
-        return LogStreamReader(options, columns) if options.mode == "offset" else StoreStreamReader(options, columns)
+        return OffsetStreamReader(options, columns) if options.mode == "offset" else StoreStreamReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """`df.write`.  `OptionError`: options or columns are wrong."""

@@ -57,7 +57,7 @@ ADMIN_TOKEN=...           # the setting admin_token
 SESSION=...               # the id of a session, as GET /api/v1/sessions has it
 MESSAGE=...               # the id of a message, as GET /api/v1/messages has it
 SCHEDULED=...             # the id of a scheduled message, as GET /api/v1/scheduled has it
-CURSOR=...                # the name of a cursor, as GET /api/v1/cursors has it
+OFFSET=...                # the name of an offset, as GET /api/v1/cursors has it
 DURABLE=...               # the name of a durable subscription, as GET /api/v1/destinations has it
 PASSCODE=...              # of the user alice
 ```

@@ -46,7 +46,7 @@ class DestinationQuery(ApiModel):
     name: str = Field(description="as GET /api/v1/destinations has it")
 
 
-class LogRow(ApiModel):
+class StreamRow(ApiModel):
     """What a topic keeps for replay."""
 
     first: int
@@ -77,7 +77,7 @@ class DestinationRow(ApiModel):
     full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
     durable: bool
     dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
-    log: LogRow | None
+    log: StreamRow | None = Field(description="the topic's stream; null: none")
 
 
 class DestinationPage(ListPage):

@@ -1,4 +1,4 @@
-"""Scheduled messages, retained messages and cursors: an operator lists them and deletes them.
+"""Scheduled messages, retained messages and offsets: an operator lists them and deletes them.
 
 The rows are the broker's (`broker.admin.stored_rows`).  A deletion is answered when the store has it.  Scheduled
 messages of a destination are cancelled some hundred in a turn, and none while the store is behind.
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 _NOT_SCHEDULED = "no scheduled message has that id: it was sent, was cancelled, or never existed"
 _NOT_RETAINED = "that topic retains no message"
-_NO_CURSOR = "there is no such cursor"
+_NO_OFFSET = "there is no such offset"
 
 _SCHEDULED = ListKind("scheduled", stored_rows.SCHEDULED_KEYS, ("id", "destination"))
 _RETAINED = ListKind("retained", stored_rows.RETAINED_KEYS, ("topic",))
-_CURSORS = ListKind("cursors", stored_rows.CURSOR_KEYS, ("name", "topic"))
+_OFFSETS = ListKind("cursors", stored_rows.OFFSET_KEYS, ("name", "topic"))
 
 # Of the examples.
 ORDERS = {"destination": "/queue/orders"}
 PRICES = {"topic": "/topic/prices"}
 ID = {"id": "$SCHEDULED"}
-CURSOR = {"name": "$CURSOR"}
+OFFSET = {"name": "$OFFSET"}
 
 _OUTLIVES = Field(description="it outlives the process")
 
@@ -70,15 +70,15 @@ class TopicQuery(ApiModel):
     topic: str = Field(description="as GET /api/v1/retained has it")
 
 
-class CursorListQuery(ListQuery):
-    """Which cursors."""
+class OffsetListQuery(ListQuery):
+    """Which offsets."""
 
-    sort: Annotated[str, _CURSORS.orders] = Field("", description=SORT)
-    q: str = _CURSORS.q
+    sort: Annotated[str, _OFFSETS.orders] = Field("", description=SORT)
+    q: str = _OFFSETS.q
 
 
-class CursorQuery(ApiModel):
-    """Which cursor."""
+class OffsetQuery(ApiModel):
+    """Which offset."""
 
     name: str = Field(description="as GET /api/v1/cursors has it")
 
@@ -134,7 +134,7 @@ class RetainedDetail(MessageContent, RetainedRow):
     """A retained message with headers and body."""
 
 
-class CursorRow(ApiModel):
+class OffsetRow(ApiModel):
     """How far a client has read that resumes by name."""
 
     name: str = Field(description="made of the three that follow")
@@ -145,14 +145,14 @@ class CursorRow(ApiModel):
     position: int = Field(
         description="number of the last message that the client has finished, up to 5 s ago, or 60 s without a store"
     )
-    behind: int | None = Field(description="messages of the log that come after that; null: of a pattern")
+    behind: int | None = Field(description="messages of the stream that come after that; null: of a pattern")
     session: str = Field(description="that reads under this name now; empty: none")
 
 
-class CursorPage(ListPage):
-    """A page of cursors."""
+class OffsetPage(ListPage):
+    """A page of offsets."""
 
-    cursors: list[CursorRow]
+    cursors: list[OffsetRow]
 
 
 class StoredApi(Api):
@@ -251,21 +251,21 @@ class StoredApi(Api):
         self._broker.router.retained.forget(self._retained(query.topic).name)
         return await self._deleted("the topic retains no message any more")
 
-    @Endpoint("GET", "/api/v1/cursors", "sessions", CursorPage, example={"sort": "topic"})
-    async def cursors(self, query: CursorListQuery) -> Response:
-        """How far clients have read that resume by name."""
-        return await self._page(query, _CURSORS, self._broker.router.replay.offsets.every, stored_rows.of_cursor)
+    @Endpoint("GET", "/api/v1/cursors", "sessions", OffsetPage, example={"sort": "topic"})
+    async def offsets(self, query: OffsetListQuery) -> Response:
+        """The offsets: how far clients have read that resume by name."""
+        return await self._page(query, _OFFSETS, self._broker.router.replay.offsets.every, stored_rows.of_offset)
 
-    @Endpoint("DELETE", "/api/v1/cursor", "sessions", errors=(404, 503), action="delete cursor", example=CURSOR)
-    async def delete_cursor(self, query: CursorQuery, audit: AuditEntry) -> Response:
-        """Forget how far a client has read: the next one of that name begins anew.  A client that reads goes on."""
+    @Endpoint("DELETE", "/api/v1/cursor", "sessions", errors=(404, 503), action="delete cursor", example=OFFSET)
+    async def delete_offset(self, query: OffsetQuery, audit: AuditEntry) -> Response:
+        """Delete an offset: the next client of that name begins anew.  A client that reads goes on."""
         audit.target(query.name)
         offsets = self._broker.router.replay.offsets
         found = offsets.get(query.name)
         if found is None:
-            raise ApiError(404, _NO_CURSOR)
+            raise ApiError(404, _NO_OFFSET)
         offsets.forget(found)
-        return await self._deleted("the cursor is deleted")
+        return await self._deleted("the offset is deleted")
 
     async def _page(
         self,

@@ -9,7 +9,7 @@ later rule counts, or a part.  `Coverage.SOME` may stand where a finer compariso
 
 Both patterns are sequences of words, in which `*` is any word and `#` any number of words.  Words that no pattern names
 are all alike, so one word stands for them.  A pattern without wildcards is one exact name: `/topic/a.b` takes only a
-part of `/topic/a.*`, which also matches `/topic/a/b`.  `overlap` is exact.  `covers` gives up, and says no, when it
+part of `/topic/a.*`, which also matches `/topic/a/b`.  `covers` gives up, and says no, when it
 would have to look at too many places.
 """
 

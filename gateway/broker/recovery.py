@@ -49,7 +49,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         elif place.kind == stream.KIND and not place.name:
             streams.restore(place)
         elif place.kind == stream.KIND:
-            # None: the policy keeps no log any more, or not in the store.  Its rows stay as they are.
+            # None: the policy keeps no stream any more, or not in the store.  Its rows stay as they are.
             restored = broker.registry.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:

@@ -254,7 +254,7 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
             if key in (FOR_QUEUES if topic else FOR_TOPICS):
                 yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
-                yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no log"
+                yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no stream"
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)

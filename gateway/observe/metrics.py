@@ -118,17 +118,17 @@ GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
     ("gateway_messages_retained", "Topics with a retained message.", lambda broker: len(broker.router.retained)),
     (
         "gateway_log_messages",
-        "Messages that topics keep for replay, in memory or store.",
+        "Messages in the streams that topics keep for replay, in memory or store.",
         lambda broker: broker.registry.streams.messages,
     ),
     (
         "gateway_log_memory_bytes",
-        "Memory of the messages that topics keep for replay.",
+        "Memory of the streams that topics keep for replay.",
         lambda broker: broker.registry.streams.nbytes,
     ),
     (
         "gateway_log_cursors",
-        "Stored positions of clients that replay a topic.",
+        "Stored offsets of clients that replay a topic.",
         lambda broker: len(broker.router.replay.offsets),
     ),
     (

@@ -76,17 +76,17 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         log.info("a new store was made", store=str(store.path))
         return 0
     kinds = Counter([place.kind for place in found.places])
-    logs = broker.registry.streams
-    if logs.unused:
-        log.warning("logs in the store that no policy keeps", count=len(logs.unused), topics=logs.unused[:_NAMED])
+    streams = broker.registry.streams
+    if streams.unused:
+        log.warning("logs in the store that no policy keeps", count=len(streams.unused), topics=streams.unused[:_NAMED])
     log.info(
         "recovered",
         store=str(store.path),
         queues=kinds["queue"],
         messages=broker.context.waiting,
         subscriptions=kinds["subscription"],
-        logs=len(logs),
-        logged=logs.messages,
+        logs=len(streams),
+        logged=streams.messages,
         delayed=len(broker.router.delayed),
         retained=len(broker.router.retained),
         clean=found.clean,
@@ -114,8 +114,8 @@ def last_words(broker: Broker) -> Iterator[None]:
             + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
             "retained": len(router.retained) - router.retained.stored,
         }
-        logs = [target.stream for target in every if isinstance(target, Topic) and target.stream is not None]
-        logged = sum([len(each) for each in logs if not each.is_stored])
+        streams = [target.stream for target in every if isinstance(target, Topic) and target.stream is not None]
+        logged = sum([len(each) for each in streams if not each.is_stored])
         if logged:
             lost["logged"] = logged
         if any(lost.values()):

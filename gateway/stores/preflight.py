@@ -18,7 +18,7 @@ from gateway.stores.errors import StoreDamaged, told
 
 _MAGIC = b"SQLite format 3\0"
 
-_LOGS = ("log_messages", "log_bytes", "log_age")
+_STREAMS = ("log_messages", "log_bytes", "log_age")
 
 
 def look(url: str) -> None:
@@ -75,10 +75,10 @@ def unkept(policies: Iterable[tuple[str, Mapping[str, object]]]) -> str:
 
     `policies`: pattern and values.
     """
-    found = [pattern for pattern, values in policies if values.get("durable") or any(map(values.get, _LOGS))]
+    found = [pattern for pattern, values in policies if values.get("durable") or any(map(values.get, _STREAMS))]
     if not found:
         return ""
     return (
         f"store is memory, so messages end with the process, though policies of {', '.join(found)} ask for durable "
-        "messages or for logs: set store to sqlite:PATH to keep them"
+        "messages or for streams: set store to sqlite:PATH to keep them"
     )

@@ -84,7 +84,7 @@ class Shell:
             "MESSAGE": messages[0]["id"],
             "DURABLE": durable_subscriptions[0]["name"],
             "SCHEDULED": self.get("scheduled")["scheduled"][0]["id"],
-            "CURSOR": self.get("cursors")["cursors"][0]["name"],
+            "OFFSET": self.get("cursors")["cursors"][0]["name"],
         }
 
     async def peer(self, **headers: str) -> Peer:

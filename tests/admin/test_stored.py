@@ -1,4 +1,4 @@
-"""Scheduled messages, retained messages and cursors over HTTP."""
+"""Scheduled messages, retained messages and offsets over HTTP."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_a_retained_message_is_shown_and_deleted(either: Running) -> None:
         assert (answer.status, answer.error) == (404, "that topic retains no message")
 
 
-async def test_a_cursor_is_shown_and_deleted(either: Running) -> None:
+async def test_an_offset_is_shown_and_deleted(either: Running) -> None:
     alice = await either.peer(login="alice", client_id="desk")
     await alice.subscribe("/topic/log.a", ack="client", resume="me")
     await alice.subscribe("/topic/log.*", id=2, ack="client", resume="all")
@@ -134,7 +134,7 @@ async def test_a_cursor_is_shown_and_deleted(either: Running) -> None:
     assert (line["action"], line["target"]) == ("delete cursor", row["name"])
     assert (await either.get("cursors"))["total"] == 1
     answer = await either.ask("DELETE", "cursor", name=row["name"])
-    assert (answer.status, answer.error) == (404, "there is no such cursor")
+    assert (answer.status, answer.error) == (404, "there is no such offset")
 
 
 async def test_a_store_that_does_not_confirm(

@@ -1,4 +1,4 @@
-"""Clients that are cut off again and again miss nothing: @stomp/stompjs against a topic with a log (replay.mjs)."""
+"""Clients that are cut off again and again miss nothing: @stomp/stompjs against a topic with a stream (replay.mjs)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def publisher(gateway: GatewayProcess, topic: str) -> Iterator[Publisher]:
 
 @pytest.fixture(params=["node", pytest.param("chromium", marks=pytest.mark.long)])
 def run(request: pytest.FixtureRequest, gateway: GatewayProcess, ws_relay: Forwarder, name: str) -> Run:
-    """Run a scenario; in node with a log in memory, in Chromium behind nginx with one in the store."""
+    """Run a scenario; in node with a stream in memory, in Chromium behind nginx with one in the store."""
     driver: Driver = request.getfixturevalue(request.param)
     job = {"file": "replay.mjs", "version": None, "url": f"ws://{HOST}:{ws_relay.port}/ws", "name": name}
     job["topic"] = topic = f"/topic/memory/{name}"

@@ -63,7 +63,7 @@ def test_the_policy_in_words(visit: Visit, client: Client) -> None:
     for words, count in (("/queue/dlq.policy", 1), ("no limit but memory", 2), ("never expires", 1)):
         expect(policy.get_by_text(words)).to_have_count(count)
     visit.open("destination?name=/topic/policy")
-    for words, count in (("nowhere", 1), ("no log", 3)):
+    for words, count in (("nowhere", 1), ("no stream", 3)):
         expect(policy.get_by_text(words)).to_have_count(count)
 
 

@@ -17,7 +17,7 @@ PAGES = {
     "destinations": "Destinations",
     "scheduled": "Scheduled",
     "retained": "Retained",
-    "cursors": "Cursors",
+    "cursors": "Offsets",
     "destination?name=/queue/pages": "/queue/pages",
     "destination?name=/queue/dlq.pages": "/queue/dlq.pages",
     "destination?name=/topic/pages": "/topic/pages",

@@ -1,4 +1,4 @@
-"""What comes later, what topics retain, and cursors: seen, and taken away, from the click to the broker."""
+"""What comes later, what topics retain, and offsets: seen, and taken away, from the click to the broker."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_retained_value(visit: Visit, client: Client) -> None:
     expect(page.get_by_text("Nothing matches")).to_be_visible()
 
 
-def test_a_cursor(visit: Visit, keeping: Front, client: Client) -> None:
+def test_an_offset(visit: Visit, keeping: Front, client: Client) -> None:
     with Client(keeping.gateway.tcp_port) as reader:
         reader.subscribe("/topic/log.a", resume="mine", ack="client")
     for _ in range(3):
@@ -100,4 +100,4 @@ def test_a_cursor(visit: Visit, keeping: Front, client: Client) -> None:
     rows(page).first.get_by_role("button", name="mine").click()
     assert visit.faults() == []
     delete(page, "Delete …", "Delete")
-    expect(page.get_by_text("No cursors")).to_be_visible()
+    expect(page.get_by_text("No offsets")).to_be_visible()

@@ -56,7 +56,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic with a log."""
+    """A topic with a stream."""
 
     name: str
     durable: bool  # the log is in the store

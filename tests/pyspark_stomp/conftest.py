@@ -1,7 +1,7 @@
 """What the tests of the connector share: one gateway, one Spark session, and words for what they do with them.
 
-The gateway's topics under `/topic/log` keep a log.  Each test has destinations of its own (`name`).  Spark is started
-once, with the first test that asks for it, and says by itself what is missing where there is no Java.
+The gateway's topics under `/topic/log` keep a stream.  Each test has destinations of its own (`name`).  Spark is
+started once, with the first test that asks for it, and says by itself what is missing where there is no Java.
 """
 
 from __future__ import annotations

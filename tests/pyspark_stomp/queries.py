@@ -4,7 +4,7 @@ At the gateway and, where it is installed, at RabbitMQ:
 
     spool   a queue, to files
     ack     a queue, to files; at the gateway to another queue, too, by `dedupColumn`
-    offset  a log, to a queue
+    offset  a stream, to a queue
 
 A file holds the bodies of one batch; a batch that is run again writes its file again.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# How a queue of RabbitMQ is told to keep a log.
+# How a queue of RabbitMQ is told to keep a stream.
 STREAM = {"x-queue-type": "stream", "durable": "true", "auto-delete": "false"}
 DURABLE = {"persistent": "true"}
 _STAND_STILL = 600.0
@@ -63,7 +63,7 @@ class Query:
 
 
 def at_gateway(port: int, word: str) -> list[Query]:
-    """The queries at a gateway whose topics under /topic/log keep a log."""
+    """The queries at a gateway whose topics under /topic/log keep a stream."""
     where = {"host": HOST, "port": str(port)}
     return [
         Query("spool", "spool", where, f"/queue/{word}.spool"),

@@ -244,7 +244,7 @@ class Transfer:
     def _check_topic(self, name: str, message: Message) -> None:
         topics = self._topics(name)
         # A SEND without subscribers is no error; but to move messages is not to lose them.
-        if not topics and not self._broker.registry.keeps_log(name):
+        if not topics and not self._broker.registry.keeps_stream(name):
             raise NotAllowed("no subscriber", f"{name[:80]!r} has no subscriber, so the message would be lost")
         for topic in topics:
             for durable in topic.durable_subscriptions.values():

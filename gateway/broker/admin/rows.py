@@ -123,7 +123,7 @@ def of_destination(target: Target) -> dict[str, object]:
         "full": isinstance(target, Queue) and target.full,
         "durable": _is_durable(target),
         "dead_letters": _has_dead_letters(target),
-        "log": _of_log(target),
+        "log": _of_stream(target),
     }
 
 
@@ -196,7 +196,7 @@ def _has_dead_letters(target: Target) -> bool:
     return isinstance(target, Queue) and target.takes_dead_letters
 
 
-def _of_log(target: Target) -> dict[str, int] | None:
+def _of_stream(target: Target) -> dict[str, int] | None:
     """What a topic keeps for replay: the first and the next number, and the messages between; None: nothing."""
     stream = target.stream if isinstance(target, Topic) else None
     if stream is None:

@@ -1,4 +1,4 @@
-"""Rows of the admin API for what the broker keeps outside of queues: scheduled and retained messages, and cursors.
+"""Rows of the admin API for what the broker keeps outside of queues: scheduled and retained messages, and offsets.
 
 As in `rows`, lists are sorted and filtered by the `..._KEYS`, which look at one thing each, and rows are made for the
 page alone.  Rows have no headers and bodies: the API has another endpoint for a single message.
@@ -102,10 +102,10 @@ def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
     return of_retained(broker, kept) | of_content(message.head.headers, message.body, most)
 
 
-# cursors
+# offsets
 
 
-CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
+OFFSET_KEYS: dict[str, Callable[[Offset], Key]] = {
     "name": lambda offset: offset.name,
     "topic": lambda offset: offset.topic,
     "session": lambda offset: "" if offset.holder is None else offset.holder.peer.id,
@@ -113,18 +113,18 @@ CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
 """Sort keys and filters; `session` is empty where no client reads under that name now."""
 
 
-def of_cursor(broker: Broker, offset: Offset) -> Row:
-    """A cursor: its client, its topic, its position when that was last determined, and how many messages are behind."""
+def of_offset(broker: Broker, offset: Offset) -> Row:
+    """An offset: its client, its topic, its position when that was last looked at, and how many messages are behind."""
     # Its name is made of the three, quoted (`durable_subscriptions.joined`).
     login, client_id, resume = map(unquote, offset.name.removeprefix(DURABLE).split("/"))
     whose = {"login": login, "client_id": client_id, "resume": resume}
-    found = {name: key(offset) for name, key in CURSOR_KEYS.items()}
+    found = {name: key(offset) for name, key in OFFSET_KEYS.items()}
     # To determine the position now would cost as much as the reader has messages without an ACK.
     return found | whose | {"position": offset.position, "behind": _behind(broker, offset.topic, offset.position)}
 
 
 def _behind(broker: Broker, topic: str, position: int) -> int | None:
-    """How many messages of its log come after that one; None: of a pattern, which may have very many logs."""
+    """How many messages of its stream come after that one; None: of a pattern, which may have very many streams."""
     if has_wildcard(topic):
         return None
     return sum([stream.count_behind(position) for stream in broker.registry.streams.matching(topic)])

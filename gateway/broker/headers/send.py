@@ -159,7 +159,7 @@ SEND = (
     _of_the_server("delivery-count", "The server counts the deliveries."),
     _of_the_server("browser", "The server ends a browse with browser:end."),
     _of_the_server("receipt-id", "It belongs to the server's RECEIPT and ERROR."),
-    _of_the_server("seq", "The server numbers the messages of a topic with a log."),
+    _of_the_server("seq", "The server numbers the messages of a topic with a stream."),
     _of_the_server("gap", "The server marks where a replay lacks messages."),
     _of_the_server("first-seq", "The server gives the number at which a replay goes on after a gap."),
     _of_the_server("retained", "The server marks retained messages."),
@@ -186,7 +186,7 @@ SEND = (
         Spelling("exclusive", broker=RABBITMQ, passes=("false",)),
     ),
     _refused(
-        "A stream of RabbitMQ is a topic with a log here; filter with the header `selector` of SUBSCRIBE.",
+        "Here topics keep streams; filter with the header `selector` of SUBSCRIBE.",
         Spelling("x-stream-filter-value", broker=RABBITMQ),
     ),
 )
@@ -239,12 +239,12 @@ ARGUMENTS = (
     ),
     # Both that pass are queues whose messages are consumed; a program that names a stream expects them to stay.
     _argument(
-        "There is one kind of queue. A stream of RabbitMQ is a topic with a log here: see `log_messages` of policies.",
+        "There is one kind of queue. Here topics keep streams: see `log_messages` of policies.",
         Spelling("x-queue-type", broker=RABBITMQ, passes=("classic", "quorum")),
         treatment=Treatment.REFUSED,
     ),
     _argument(
-        "A stream of RabbitMQ is a topic with a log here: see `log_age` and `log_bytes` of policies.",
+        "Here topics keep streams: see `log_age` and `log_bytes` of policies.",
         Spelling("x-max-age", broker=RABBITMQ),
         Spelling("x-stream-max-segment-size-bytes", broker=RABBITMQ),
         Spelling("x-stream-filter-size-bytes", broker=RABBITMQ),

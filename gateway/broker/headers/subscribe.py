@@ -32,7 +32,7 @@ _PENDING = values.Integer(
 )
 _RANK = values.Integer(-(2**31), 2**31 - 1)
 
-_NOT_STREAMED = "A stream of RabbitMQ is a topic with a log here; filter with `selector`."
+_NOT_STREAMED = "Here topics keep streams; filter with `selector`."
 
 
 SUBSCRIBE = (
@@ -131,9 +131,10 @@ SUBSCRIBE = (
     ),
     # Refused where nothing is kept: the program would take silence for "no messages".
     _honoured(
-        "The position in the topic's log from which messages are replayed; new messages follow. Numbers are those of "
-        "the header `seq`. A topic without a log refuses the header, except -1 and `next`, which replay nothing, and "
-        "ActiveMQ's name, which it ignores. If messages are no longer in the log, the first MESSAGE has `gap:true`.",
+        "The position in the topic's stream from which messages are replayed; new messages follow. Numbers are those "
+        "of the header `seq`. A topic without a stream refuses the header, except -1 and `next`, which replay nothing, "
+        "and ActiveMQ's name, which it ignores. If messages are no longer in the stream, the first MESSAGE has "
+        "`gap:true`.",
         Spelling("from-seq", values.FROM_SEQ, "start", APOLLO),
         Spelling("x-stream-offset", values.StreamOffset(), "start", RABBITMQ),
         Spelling("activemq.retroactive", values.RETROACTIVE, "start", ACTIVEMQ),
@@ -141,13 +142,13 @@ SUBSCRIBE = (
     # In mode auto nothing is acknowledged, so there is no position to keep.
     _honoured(
         "Replay begins after the last message that was acknowledged under this name, by any session of the same user "
-        "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a log, and "
+        "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a stream, and "
         "the ack mode must not be auto.",
         Spelling("resume", values.Text(255), "resume"),
     ),
     _honoured(
-        "The name of a header for the number of each message: of a topic with a log, its `seq`; of a queue, a growing "
-        "number. A topic without a log refuses it.",
+        "The name of a header for the number of each message: of a topic with a stream, its `seq`; of a queue, a "
+        "growing number. A topic without a stream refuses it.",
         Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
     # Refused and not ignored: the program would get messages that it has asked to be left out.

@@ -158,8 +158,8 @@ def _start(number: int) -> Start:
     return Start(Origin.NEXT if number < 0 else Origin.FIRST)
 
 
-# No message has the number 0 or -1, so Apollo names both ends of the log by them.
-FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the log, -1 the next message", _start)
+# No message has the number 0 or -1, so Apollo names both ends of the stream by them.
+FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the stream, -1 the next message", _start)
 # Optional: in ActiveMQ a topic that keeps nothing accepts the header, too.
 RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_optional=True), "false": None})
 

@@ -1,6 +1,6 @@
 """Changes of one group commit: the broker fills a `Batch`, the store writes it.
 
-A container holds messages: a queue, a durable subscription, the log of a topic, the retained messages, the delayed
+A container holds messages: a queue, a durable subscription, the stream of a topic, the retained messages, the delayed
 messages.  A message in a container is a row.  Its headers and body are its content; rows of several durable
 subscriptions share one.  `facts` is a JSON object that only the broker reads.
 

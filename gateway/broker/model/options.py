@@ -31,7 +31,7 @@ class Retain(Enum):
 
 
 class Origin(Enum):
-    """Kind of position in the log of a topic."""
+    """Kind of position in the stream of a topic."""
 
     FIRST = "first"
     LAST = "last"
@@ -42,12 +42,12 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Position in the log of a topic from which a SUBSCRIBE asks for replay."""
+    """Position in the stream of a topic from which a SUBSCRIBE asks for replay."""
 
     origin: Origin
     value: int = 0  # the first seq, or seconds since the epoch
     header: str = ""  # the name of a header that tells each message's seq; empty: none
-    is_optional: bool = False  # a topic without a log ignores the request instead of refusing it
+    is_optional: bool = False  # a topic without a stream ignores the request instead of refusing it
 
 
 @dataclass(frozen=True, slots=True)

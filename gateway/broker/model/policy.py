@@ -73,17 +73,17 @@ class Policy:
     idle_timeout: float = 0.0  # seconds without subscribers after which a queue is deleted with its messages; 0: never
     # messages outlive the process: True: all of them; False: none; None: those that ask for it
     durable: bool | None = None
-    log_messages: int = 0  # messages that a topic's log keeps at most; 0: no limit but the other two
-    log_bytes: int = 0  # bytes that the log keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
-    # seconds that the log keeps a message; 0: no limit but the other two.  A topic has a log if one of these three is
-    # more than 0.
+    log_messages: int = 0  # messages that a topic's stream keeps at most; 0: no limit but the other two
+    log_bytes: int = 0  # bytes that the stream keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
+    # seconds that the stream keeps a message; 0: no limit but the other two.  A topic has a stream if one of these
+    # three is more than 0.
     log_age: float = 0.0
     # the part of a body that the journal keeps, in its words; None: the journal's default
     journal_bodies: str | None = None
     add_user_id: bool = False  # the broker writes the sender's name into a header of each message
 
     @property
-    def keeps_log(self) -> bool:
+    def keeps_stream(self) -> bool:
         """True if a topic keeps its messages for replay."""
         return bool(self.log_messages or self.log_bytes or self.log_age)
 
@@ -155,7 +155,7 @@ class QueueArguments:
 _LIMITS = ("max_messages", "max_bytes", "time_to_live", "idle_timeout")
 # The names that stores have had since the first release.
 _STORED_KEY, _STORED_BYTES = "hints", "max_octets"
-_LOG_KEYS = frozenset({"log_messages", "log_bytes", "log_age"})
+_STREAM_KEYS = frozenset({"log_messages", "log_bytes", "log_age"})
 DEFAULT = Policy()
 # Dead letters have no dead letters of their own: they wait until they are consumed.
 _DEAD_LETTER_POLICY = Policy(max_attempts=0)
@@ -173,26 +173,26 @@ class Policies:
         # the destinations that they name for dead letters
         self.dead_letters = {str(values["dead_letter"]) for _, values in self._rules if values.get("dead_letter")}
         streams = [
-            (pattern, {key: values[key] for key in _LOG_KEYS & values.keys()}) for pattern, values in self._rules
+            (pattern, {key: values[key] for key in _STREAM_KEYS & values.keys()}) for pattern, values in self._rules
         ]
-        self._of_logs = [(pattern, values) for pattern, values in streams if values]
+        self._of_streams = [(pattern, values) for pattern, values in streams if values]
         self._of_senders = [
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]
         self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
 
-    def keeps_log(self, name: str) -> bool:
-        """True if the policy of that name keeps a log; faster than `find`, for few policies set one."""
+    def keeps_stream(self, name: str) -> bool:
+        """True if the policy of that name keeps a stream; faster than `find`, for few policies set one."""
         found: dict[str, Any] = {}
-        for pattern, values in self._of_logs:
+        for pattern, values in self._of_streams:
             if pattern.matches(name):
                 found |= values
         return any(found.values())
 
-    def may_keep_log_in_memory(self, pattern: str) -> bool:
-        """True if a topic that a client's pattern matches may have a log that ends with the process."""
+    def may_keep_stream_in_memory(self, pattern: str) -> bool:
+        """True if a topic that a client's pattern matches may have a stream that ends with the process."""
         in_memory = any(values.get("durable") is False and overlap(each.text, pattern) for each, values in self._rules)
-        return in_memory and any(overlap(each.text, pattern) for each, _ in self._of_logs)
+        return in_memory and any(overlap(each.text, pattern) for each, _ in self._of_streams)
 
     def adds_user_id(self, name: str) -> bool:
         """True if the policy of that name adds user ids; faster than `find`, for each header block of a client asks."""

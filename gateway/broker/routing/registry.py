@@ -115,14 +115,14 @@ class Registry:
             self._apply_arguments(queue, arguments)
         return queue
 
-    def keeps_log(self, name: str) -> bool:
+    def keeps_stream(self, name: str) -> bool:
         """True if a topic of that name keeps its messages for replay."""
-        return self._policies.keeps_log(name) and not name.startswith(names.REPLY_TOPIC)
+        return self._policies.keeps_stream(name) and not name.startswith(names.REPLY_TOPIC)
 
     def restore_log(self, place: Container) -> Stream | None:
         """The stream of a topic that the store holds; None: its policy keeps none any more, or not in the store."""
         # It stays there as it is: a slip in the operator's file must not cost messages.
-        if not self.keeps_log(place.name) or self._policies.find(place.name).durable is False:
+        if not self.keeps_stream(place.name) or self._policies.find(place.name).durable is False:
             self.streams.leave_unused(place)
             return None
         topic = self.topic(place.name, checked=False)

@@ -90,9 +90,9 @@ class Router:
 
     def _has_only_patterns(self, destination: str) -> bool:
         """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
-        # Only names that were checked once get into the cache of matches.  A topic with a log must come into being.
+        # Only names that were checked once get into the cache of matches.  A topic with a stream must come into being.
         is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-        return is_known and not self.registry.keeps_log(destination)
+        return is_known and not self.registry.keeps_stream(destination)
 
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
         """True if a message goes to current subscribers alone."""
@@ -143,7 +143,7 @@ class Router:
 
     def outlives(self, name: str, options: SendOptions) -> bool:
         """True if a message outlives the process at that destination, by itself or in a stream."""
-        if names.is_topic(name) and self.registry.keeps_log(name):
+        if names.is_topic(name) and self.registry.keeps_stream(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
 
@@ -151,7 +151,7 @@ class Router:
         """True if a message would have to be stored now."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.outlives(name, options):
             return False
-        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_log(name):
+        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name):
             return True
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
@@ -160,13 +160,13 @@ class Router:
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
         wanted = {name for sending in sendings for name, _ in sending.targets}
-        # A topic without a log does not come into being by a SEND, and a queue that is gone does not come again.
+        # A topic without a stream does not come into being by a SEND, and a queue that is gone does not come again.
         new = [
             name
             for name in wanted
             if self.registry.find(name) is None
             and not self.registry.is_gone(name)
-            and (not names.is_topic(name) or self.registry.keeps_log(name))
+            and (not names.is_topic(name) or self.registry.keeps_stream(name))
         ]
         if new:
             self.registry.check_room(len(new))
@@ -240,14 +240,14 @@ class Router:
 
     def _route(self, name: str, message: Message, sender: str) -> None:
         options = message.options
-        # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, without a number of a log.
+        # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
             self._context.records.ended("expired", name, message)
             return
         target = self.registry.find(name)
         # Not checked for room: `prepare` did that, and a message that was accepted must not fail here.
-        if target is None and names.is_topic(name) and self.registry.keeps_log(name):
+        if target is None and names.is_topic(name) and self.registry.keeps_stream(name):
             target = self.registry.topic(name, checked=False)
         if isinstance(target, Topic) and target.stream is not None:
             message = target.stream.add(message, sender)

@@ -65,7 +65,7 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
     if options.browser:
         raise NotAllowed(
             "browsers are for queues",
-            f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its log, if it has one",
+            f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its stream, if it has one",
         )
     durable = durable_subscriptions.name_of(options, subscription.peer, subscription.id, name)
     if durable is not None and name.startswith(names.REPLY_TOPIC):
@@ -77,7 +77,7 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
     # It may be new; then it goes with a SUBSCRIBE that is refused.
     topic = registry.topic(name)
     try:
-        replay.check(name, subscription, durable, has_log=topic.stream is not None)
+        replay.check(name, subscription, durable, has_stream=topic.stream is not None)
         # Retained messages were in the stream once, and may be older than those there now.
         if durable is None and replay.begin(topic, subscription):
             return

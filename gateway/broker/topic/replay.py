@@ -30,7 +30,9 @@ class Replay:
         self._context = context
         self._streams = streams
 
-    def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
+    def check(
+        self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_stream: bool
+    ) -> None:
         """Refuse what cannot be replayed; `name`: of the topic, or a pattern.
 
         Raises NotAllowed: there is no stream, or the frame asks for two things that do not go together.
@@ -55,11 +57,11 @@ class Replay:
                 )
         elif name.startswith(REPLY_TOPIC):
             raise NotAllowed(
-                "a temporary topic keeps no log", f"{shown!r} goes with its session, and all that was sent"
+                "a temporary topic keeps no stream", f"{shown!r} goes with its session, and all that was sent"
             )
-        elif not has_log:
+        elif not has_stream:
             raise NotAllowed(
-                "the topic keeps no log",
+                "the topic keeps no stream",
                 f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_bytes and "
                 "log_age",
             )

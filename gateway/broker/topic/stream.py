@@ -399,7 +399,7 @@ class Streams:
 
     def of(self, name: str, policy: Policy) -> Stream | None:
         """The stream of a new topic; None: its policy asks for none."""
-        if not policy.keeps_log or name.startswith(REPLY_TOPIC):
+        if not policy.keeps_stream or name.startswith(REPLY_TOPIC):
             return None
         stream = self._resting.pop(name, None) or self._streams.get(name)
         if stream is None:
@@ -477,7 +477,7 @@ class Streams:
 
     def lost_of(self, pattern: str) -> int:
         """Messages up to that number may be lost, of streams that a pattern matches and that are not known any more."""
-        in_memory = self._context.policies.may_keep_log_in_memory(pattern)
+        in_memory = self._context.policies.may_keep_stream_in_memory(pattern)
         return max(self.forgotten, self.started) if in_memory else self.forgotten
 
     def leave_unused(self, container: Container) -> None:

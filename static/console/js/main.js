@@ -10,7 +10,7 @@ import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
 import { destination } from "./pages/destination.js";
 import { destinations } from "./pages/destinations.js";
-import { cursors, retained, scheduled } from "./pages/stored.js";
+import { offsets, retained, scheduled } from "./pages/stored.js";
 import { overview } from "./pages/overview.js";
 import { pipeline } from "./pages/pipeline.js";
 import { playground } from "./pages/playground.js";
@@ -21,7 +21,7 @@ import { subscriptions } from "./pages/subscriptions.js";
 
 const $ = (id) => document.getElementById(id);
 
-const PAGES = { overview, destinations, destination, scheduled, retained, cursors, sessions, session, subscriptions };
+const PAGES = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
 Object.assign(PAGES, { playground, pipeline, settings });
 const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings"];
 const BELONGS = {

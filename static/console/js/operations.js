@@ -153,9 +153,9 @@ export async function forgetRetained(topic) {
   return fields && attempt(() => remove("retained/message", { topic }), "The retained message is deleted");
 }
 
-export async function forgetCursor({ name, resume, topic }) {
+export async function forgetOffset({ name, resume, topic }) {
   const fields = await ask({
-    title: "Delete a cursor",
+    title: "Delete an offset",
     text: html`<p>
       A client that comes back to <code>${topic}</code> as <code>${resume}</code> begins anew, and misses the
       messages that it has not read.
@@ -163,5 +163,5 @@ export async function forgetCursor({ name, resume, topic }) {
     yes: "Delete",
     danger: true,
   });
-  return fields && attempt(() => remove("cursor", { name }), "The cursor is deleted");
+  return fields && attempt(() => remove("cursor", { name }), "The offset is deleted");
 }

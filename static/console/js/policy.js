@@ -2,7 +2,7 @@
 
 import { value } from "./format.js";
 
-const OF_LOGS = ["log_messages", "log_bytes", "log_age"];
+const OF_STREAMS = ["log_messages", "log_bytes", "log_age"];
 const ZERO = {
   max_messages: "no limit but memory",
   max_bytes: "no limit but memory",
@@ -23,7 +23,8 @@ const NONE = {
  */
 export function meaning(name, found, { name: destination, policy }) {
   if (name === "dead_letter") return (found ?? grave(destination)) || "nowhere";
-  if (OF_LOGS.includes(name) && !found) return OF_LOGS.some((each) => policy[each]) ? unlimited(name, policy) : "no log";
+  if (OF_STREAMS.includes(name) && !found)
+    return OF_STREAMS.some((each) => policy[each]) ? unlimited(name, policy) : "no stream";
   if (found === 0 && name in ZERO) return ZERO[name];
   if ((found === null || found === "") && name in NONE) return NONE[name];
   return value(found);
@@ -35,5 +36,5 @@ function grave(destination) {
   return rest && `/queue/dlq.${rest}`;
 }
 
-/** A limit of a log that has others. */
+/** A limit of a stream that has others. */
 const unlimited = (name, policy) => (name === "log_bytes" && !policy.log_messages ? "16 MiB" : "no limit but the others");

@@ -7,7 +7,7 @@ const TABS = [
   ["destinations", "Queues and topics"],
   ["scheduled", "Scheduled", { sort: "due" }],
   ["retained", "Retained"],
-  ["cursors", "Cursors"],
+  ["cursors", "Offsets"],
 ];
 
 /** Links to all of them; `here` is the one that is shown. */

@@ -481,7 +481,7 @@ def offsets(scene: Scene) -> Offsets:
     return scene.broker.router.replay.offsets
 
 
-class TestCursors:
+class TestOffsets:
     @BOTH
     def test_who_is_away(self, stage: Stage, stored: bool) -> None:
         scene = stage(LOG, stored=stored)
@@ -490,11 +490,11 @@ class TestCursors:
         fill(scene, 5)
         found = got(client)
         (offset,) = offsets(scene).every()
-        row = stored_rows.of_cursor(scene.broker, offset)
+        row = stored_rows.of_offset(scene.broker, offset)
         assert (row["session"], row["behind"]) == (client.session.id, 5)
         client.ack(found[2])
         client.drop()
-        assert stored_rows.of_cursor(scene.broker, offset) == {
+        assert stored_rows.of_offset(scene.broker, offset) == {
             "name": DURABLE + "a%2Fb/desk/me",
             "login": "a/b",
             "client_id": "desk",
@@ -506,7 +506,7 @@ class TestCursors:
         }
         assert offsets(scene).get(DURABLE + "a%2Fb/desk/me") is offset
         scene.connect().subscribe("/topic/*", **ME)
-        row = stored_rows.of_cursor(scene.broker, offsets(scene).every()[-1])
+        row = stored_rows.of_offset(scene.broker, offsets(scene).every()[-1])
         assert (row["topic"], row["behind"]) == ("/topic/*", None)
 
     @BOTH

@@ -207,4 +207,4 @@ def test_which_topics_keep_a_log() -> None:
     rules = [("/topic/#", {"log_age": 5.0}), ("/topic/b", {"log_age": 0.0}), ("/topic/#", {"max_attempts": 3})]
     policies = Policies([(Pattern(text), values) for text, values in rules])
     for name in ["/topic/a", "/topic/b", "/queue/a"]:
-        assert policies.keeps_log(name) is policies.find(name).keeps_log is (name == "/topic/a")
+        assert policies.keeps_stream(name) is policies.find(name).keeps_stream is (name == "/topic/a")

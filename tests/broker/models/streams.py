@@ -1,4 +1,4 @@
-"""Readers of topics with a log: each sees every message once, in order, from where it began, or is told of a gap.
+"""Readers of topics with a stream: each sees every message once, in order, from where it began, or is told of a gap.
 
 What a gap stands for is really gone.  A reader that comes back under a name misses nothing that it did not acknowledge
 and, where no process was killed, sees nothing again before which all was acknowledged.
@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(eq=False)
-class Cursor:
+class Offset:
     """What is known of a name to resume by."""
 
     topic: str  # topic or pattern
@@ -51,7 +51,7 @@ class Reader:
     """A subscription."""
 
     consumer: Consumer
-    cursor: Cursor | None
+    offset: Offset | None
     after: dict[str, int]  # topic -> the number of the last message that it got, or was told of
     last: int  # the number of the last message that it got
     strict: bool  # it is not to be told of a gap where there is none
@@ -62,13 +62,13 @@ class Reader:
 
 
 class Streams(Books):
-    """What the logs have been sent, and how far each reader is."""
+    """What the streams have been sent, and how far each reader is."""
 
     def __init__(self, play: Clients) -> None:
         super().__init__(play)
         self.sent: list[Entry] = []
         self.readers: dict[Consumer, Reader] = {}
-        self.cursors: dict[str, Cursor] = {}
+        self.offsets: dict[str, Offset] = {}
         self.count = 0
         self.killed = False
         self.started = 0  # the number of the last message before this process
@@ -87,7 +87,7 @@ class Streams(Books):
         after = dict.fromkeys(topics, self.count)
         strict = not self.killed and (self.play.processes == 1 or name in ("/topic/a", "/topic/b"))
         resume, asked = headers.get("resume", ""), int(headers.get("from-seq", "-1"))
-        cursor = self.take(resume, name) if resume else None
+        offset = self.take(resume, name) if resume else None
         if asked == 0:
             after = {topic: self.before_first(topic) for topic in topics}
         elif asked > 0:
@@ -96,36 +96,36 @@ class Streams(Books):
             last = self.last_of([each for each in self.sent if each.topic in topics and self.is_there(each)])
             after = {topic: max(last - 1, self.before_first(topic)) for topic in topics}
         last = 0
-        if cursor is not None:
-            after = {topic: max(cursor.position, cursor.began[topic]) for topic in topics}
-            last = 0 if cursor.moved or len(topics) > 1 else cursor.position
-            strict = strict and not cursor.moved and len(topics) == 1
+        if offset is not None:
+            after = {topic: max(offset.position, offset.began[topic]) for topic in topics}
+            last = 0 if offset.moved or len(topics) > 1 else offset.position
+            strict = strict and not offset.moved and len(topics) == 1
         elif resume:
-            cursor = self.cursors[resume] = Cursor(name, dict(after), min(after.values()))
-        self.readers[consumer] = Reader(consumer, cursor, after, last, strict)
+            offset = self.offsets[resume] = Offset(name, dict(after), min(after.values()))
+        self.readers[consumer] = Reader(consumer, offset, after, last, strict)
 
-    def take(self, resume: str, name: str) -> Cursor | None:
+    def take(self, resume: str, name: str) -> Offset | None:
         """The name as it stands; the reader that has it loses it."""
-        cursor = self.cursors.get(resume)
+        offset = self.offsets.get(resume)
         for reader in self.readers.values():
-            if cursor is not None and reader.cursor is cursor:
+            if offset is not None and reader.offset is offset:
                 self.move(reader)
-                reader.cursor = None
-        return cursor if cursor is not None and cursor.topic == name else None
+                reader.offset = None
+        return offset if offset is not None and offset.topic == name else None
 
     def move(self, reader: Reader) -> None:
         """The name that a reader has stands before the first message that is not done."""
-        cursor = reader.cursor
-        if cursor is None:
+        offset = reader.offset
+        if offset is None:
             return
         left = [
             each.number
             for each in self.sent
-            if each.number > max(cursor.position, cursor.began.get(each.topic, self.count))
+            if each.number > max(offset.position, offset.began.get(each.topic, self.count))
             and each.number not in reader.done
         ]
-        cursor.position = max(cursor.position, min(left, default=self.count + 1) - 1)
-        cursor.moved = cursor.moved and not reader.done
+        offset.position = max(offset.position, min(left, default=self.count + 1) - 1)
+        offset.moved = offset.moved and not reader.done
 
     def unsubscribe(self, consumer: Consumer) -> None:
         self.move(self.readers.pop(consumer))
@@ -163,8 +163,8 @@ class Streams(Books):
     # the store, and the process
 
     def written(self) -> None:
-        for cursor in self.cursors.values():
-            cursor.written = True
+        for offset in self.offsets.values():
+            offset.written = True
 
     def next_process(self, old: Scene, committed: float, *, clean: bool) -> None:
         for consumer in list(self.readers):
@@ -176,10 +176,10 @@ class Streams(Books):
             seqs = {(headers["destination"], int(headers["seq"])) for _, headers in rows if "seq" in headers}
             # What was not written has never been.
             self.sent = [each for each in self.sent if each.topic == IN_MEMORY or self._was_written(each, seqs)]
-            self.cursors = {name: cursor for name, cursor in self.cursors.items() if cursor.written}
-        for cursor in self.cursors.values():
-            cursor.written = True
-            cursor.moved = cursor.moved or not clean
+            self.offsets = {name: offset for name, offset in self.offsets.items() if offset.written}
+        for offset in self.offsets.values():
+            offset.written = True
+            offset.moved = offset.moved or not clean
 
     def _was_written(self, entry: Entry, seqs: set[tuple[str, int]]) -> bool:
         """Or was there once, and has gone."""
@@ -232,7 +232,7 @@ class Streams(Books):
         reader.after[topic] = max(number, reader.after[topic])
         if "gap" in frame.headers:
             assert frame.headers["first-seq"] == frame.headers["seq"]
-            if self.play.processes > 1 and reader.consumer.destination == PATTERN:  # it may stand for forgotten logs
+            if self.play.processes > 1 and reader.consumer.destination == PATTERN:  # it may stand for forgotten streams
                 skipped += self._notice(
                     reader, [each for each in self.sent if each.number < number and not self.is_there(each)]
                 )

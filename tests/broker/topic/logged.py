@@ -1,4 +1,4 @@
-"""Topics with a log for the tests of replay: how to fill one, and what to ask of it."""
+"""Topics with a stream for the tests of replay: how to fill one, and what to ask of it."""
 
 from __future__ import annotations
 

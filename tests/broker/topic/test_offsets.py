@@ -196,7 +196,7 @@ class TestTheNextProcess:
         (place,) = [place for place in scene.store.places.values() if place.kind == "cursor"]
         assert place.facts.startswith('{"topic": "/topic/a", "position": ')
         scene = scene.restart(policies={})
-        assert come(scene).error().headers["message"] == "the topic keeps no log"
+        assert come(scene).error().headers["message"] == "the topic keeps no stream"
         assert offsets(scene) == 1
         assert T not in scene.broker.destinations
 

@@ -1,4 +1,4 @@
-"""Replay: a subscriber of a topic with a log gets what it missed, then what comes; without gap, or told so."""
+"""Replay: a subscriber of a topic with a stream gets what it missed, then what comes; without gap, or told so."""
 
 from __future__ import annotations
 
@@ -376,9 +376,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("name", "ack", "headers", "message"),
         [
-            ("/topic/b", "auto", {"from-seq": "1"}, "the topic keeps no log"),
-            ("/topic/b", "auto", {"include-seq": "n"}, "the topic keeps no log"),
-            ("/temp-topic/b", "auto", {"from-seq": "0"}, "a temporary topic keeps no log"),
+            ("/topic/b", "auto", {"from-seq": "1"}, "the topic keeps no stream"),
+            ("/topic/b", "auto", {"include-seq": "n"}, "the topic keeps no stream"),
+            ("/temp-topic/b", "auto", {"from-seq": "0"}, "a temporary topic keeps no stream"),
             ("/topic/*", "auto", {"from-seq": "1"}, "from-seq is for one topic"),
             (T, "auto", {"resume": "me"}, "resume needs acknowledgements"),
             (T, "auto", {"from-seq": "1", "durable": "true"}, "a durable subscription has a queue of its own"),

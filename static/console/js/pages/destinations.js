@@ -73,7 +73,7 @@ export function badges(row) {
     ${row.dead_letters ? html`<span class="badge wait">dead letters</span>` : nothing}
     ${alone ? html`<span class="badge wait">no consumer</span>` : nothing}
     ${row.durable ? html`<span class="badge">durable</span>` : nothing}
-    ${row.log ? html`<span class="badge">log</span>` : nothing}</span
+    ${row.log ? html`<span class="badge">stream</span>` : nothing}</span
   >`;
 }
 

@@ -1,4 +1,4 @@
-// Scheduled messages, retained messages and cursors, which are in no queue.  Each is a list; a click on a row shows
+// Scheduled messages, retained messages and offsets, which are in no queue.  Each is a list; a click on a row shows
 // all of it, and the operations on it.
 
 import { sheet } from "../ask.js";
@@ -6,7 +6,7 @@ import { count, date, duration, octets } from "../format.js";
 import { html } from "../html.js";
 import { listPage } from "../list.js";
 import { contents, fetched, sheetHead } from "../messages.js";
-import { forgetCursor, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
+import { forgetOffset, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
 import { facts } from "../parts.js";
 import { link } from "../router.js";
 import { tabs } from "../tabs.js";
@@ -70,20 +70,20 @@ const RETAINED = {
     ><span>A message with retain:set stays at its topic for later subscribers.</span>`,
 };
 
-const CURSORS = {
+const OFFSETS = {
   page: "cursors",
   path: "cursors",
   list: "cursors",
-  noun: "cursor",
+  noun: "offset",
   key: (row) => row.name,
   search: "Name or topic contains",
   columns: [
     {
       key: "name",
-      label: "Cursor",
+      label: "Offset",
       sort: true,
       header: true,
-      cell: (row) => opener(row.resume, () => openCursor(row)),
+      cell: (row) => opener(row.resume, () => openOffset(row)),
     },
     { key: "login", label: "Login", hide: 2, cell: (row) => row.login || "anonymous" },
     { key: "client_id", label: "Client id", hide: 3, cell: (row) => row.client_id || "–" },
@@ -91,8 +91,8 @@ const CURSORS = {
     { key: "behind", label: "Behind", number: true, cell: (row) => count(row.behind) },
     { key: "session", label: "Read by", sort: true, hide: 2, cell: reader },
   ],
-  empty: html`<strong>No cursors</strong
-    ><span>A client that subscribes to a topic with a log and resume:NAME goes on where it was.</span>`,
+  empty: html`<strong>No offsets</strong
+    ><span>A client that subscribes to a topic with a stream and resume:NAME goes on where it was.</span>`,
 };
 
 function reader({ session }) {
@@ -153,7 +153,7 @@ async function openRetained({ topic }) {
   await show(topic, html`${known} ${contents(message)}`, [["Delete …", () => forgetRetained(topic)]]);
 }
 
-function openCursor(row) {
+function openOffset(row) {
   const known = facts([
     ["Login", row.login || "anonymous"],
     ["Client id", row.client_id || "–"],
@@ -162,9 +162,9 @@ function openCursor(row) {
     ["Position", html`<span class="mono">${row.position}</span>`],
     ["Read by", reader(row)],
   ]);
-  return show(row.resume, known, [["Delete …", () => forgetCursor(row)]]);
+  return show(row.resume, known, [["Delete …", () => forgetOffset(row)]]);
 }
 
 export const scheduled = listPage("Scheduled", SCHEDULED, tabs("scheduled"));
 export const retained = listPage("Retained", RETAINED, tabs("retained"));
-export const cursors = listPage("Cursors", CURSORS, tabs("cursors"));
+export const offsets = listPage("Offsets", OFFSETS, tabs("cursors"));

@@ -1,18 +1,18 @@
-"""Mode offset: destinations that keep a log, read by number as often as needed.
+"""Mode offset: destinations that keep a stream, read by number as often as needed.
 
-These are the gateway's topics with a log, whose MESSAGEs carry `seq`, and RabbitMQ's stream queues, whose MESSAGEs
-carry `x-stream-offset`.  Both understand SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`.  ACKs serve
-only to keep the messages flowing.
+These are the gateway's topics with a stream, whose MESSAGEs carry `seq`, and RabbitMQ's stream queues, whose MESSAGEs
+carry `x-stream-offset`.  Here a stream is always one of these; that of Spark is a query.  Both servers understand
+SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`.  ACKs serve only to keep the messages flowing.
 
-The driver only asks where a log ends: it subscribes from `last`, takes the messages that come, and unsubscribes.  An
-empty log sends nothing, and its RECEIPT says nothing of messages: so a log counts as empty if it was silent for
+The driver only asks where a stream ends: it subscribes from `last`, takes the messages that come, and unsubscribes.  An
+empty stream sends nothing, and its RECEIPT says nothing of messages: so a stream counts as empty if it was silent for
 `idleTimeoutMs`, and a query without news waits so long.  A task subscribes from its first number and reads until it
 sees the last, or one behind it: numbers may be left out after a kill of the gateway, so a range may hold fewer messages
 than numbers.
 
-**Never a silent loss.**  If the log no longer reaches back to the wanted number, our gateway says `gap:true`, and
+**Never a silent loss.**  If the stream no longer reaches back to the wanted number, our gateway says `gap:true`, and
 RabbitMQ begins later than it was told; both are `DataLost`, unless `failOnDataLoss` is false.  A last message that does
-not come, although the log had it, is `DataLost`, too.
+not come, although the stream had it, is `DataLost`, too.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from .errors import ConnectionLost, DataLost
 from .options import Options
 from .rows import Collector
 
-# In place of the number of the next message: the log is empty.  RabbitMQ's numbers begin with 0.
+# In place of the number of the next message: the stream is empty.  RabbitMQ's numbers begin with 0.
 EMPTY = -1
 _WINDOW = 10_000
 _ROWS = 8_192
 _BYTES = 4 * 1024**2
-# After news of one log the others have so many seconds to send theirs, or wait for the next question.
+# After news of one stream the others have so many seconds to send theirs, or wait for the next question.
 _OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
-_PATIENCE = 10.0  # seconds to wait for a message that the log had: the server may be slow
+_PATIENCE = 10.0  # seconds to wait for a message that the stream had: the server may be slow
 
 _Result = TypeVar("_Result")
 
 
 @dataclass
-class LogRange(InputPartition):
+class OffsetRange(InputPartition):
     """Messages of one destination: numbers from `start` up to, without, `end`."""
 
     destination: str
@@ -69,7 +69,7 @@ def with_retries(options: Options, attempt: Callable[[], _Result]) -> _Result:
 
 
 def subscribe(client: Client, options: Options, destination: str, begin: str, window: int) -> None:
-    """SUBSCRIBE to a log; `begin` is a value of `x-stream-offset`."""
+    """SUBSCRIBE to a stream; `begin` is a value of `x-stream-offset`."""
     headers = {"id": destination, "destination": destination, "ack": "client", "prefetch-count": str(window)}
     if options.selector:
         headers["selector"] = options.selector
@@ -89,7 +89,7 @@ def seq_of(message: Frame) -> int | None:
 
 
 class Probe:
-    """Asks logs where they end, on a connection that it keeps.  It uses no selector.
+    """Asks streams where they end, on a connection that it keeps.  It uses no selector.
 
     Each question has ids of its own, so that a late answer is not taken for one to the next question.
     """
@@ -105,16 +105,16 @@ class Probe:
             self._client = None
 
     def last(self, destinations: tuple[str, ...], known: dict[str, int] | None = None) -> dict[str, int]:
-        """The number of each log's last message; an empty log is left out.
+        """The number of each stream's last message; an empty stream is left out.
 
         Args:
-            known: the number from which on a message of a log is news: as soon as there is news, silent logs may be
-                left out, too.
+            known: the number from which on a message of a stream is news: as soon as there is news, silent streams may
+                be left out, too.
         """
         return with_retries(self._options, lambda: self._ask(dict.fromkeys(destinations, "last"), max, known))
 
     def first(self, starts: dict[str, int]) -> dict[str, int]:
-        """The number of each log's first message from a number on; a log without one is left out."""
+        """The number of each stream's first message from a number on; a stream without one is left out."""
         begins = {destination: begin_at(seq) for destination, seq in starts.items()}
         return with_retries(self._options, lambda: self._ask(begins, min))
 
@@ -153,7 +153,7 @@ class Probe:
         return found
 
 
-def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def read_range(options: Options, part: OffsetRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The messages of a range, over as many connections as it takes.
 
     `DataLost`: some are gone.  `StompError`: the server refuses, or does not come back.
@@ -175,7 +175,7 @@ def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator
 class _Reading:
     """The progress of a range: `next` is the next number, and `done` is true at its end."""
 
-    def __init__(self, options: Options, part: LogRange) -> None:
+    def __init__(self, options: Options, part: OffsetRange) -> None:
         self._options = options
         self._part = part
         self._name = f"destination {part.destination}"
@@ -247,7 +247,7 @@ class _Reading:
         if told or begun_later:
             first = headers.get("first-seq", seq)
             raise DataLost(
-                f"{self._name}: its log no longer has the messages from {expected} on, it begins with {first}; "
+                f"{self._name}: its stream no longer has the messages from {expected} on, it begins with {first}; "
                 "failOnDataLoss=false continues from there"
             )
 

@@ -1,14 +1,14 @@
-"""The streaming source of mode offset: offsets are numbers of messages in logs that the server keeps.
+"""The streaming source of mode offset: offsets are numbers of messages in streams that the server keeps.
 
 Offset: {"v": 1, "mode": "offset", "at": {destination: the number of its next message}}.
 
-`log` explains what a log is and how it is read.  A batch is one range of numbers per destination, cut into up to
-`numPartitions` tasks; each has a connection of its own.  `maxBytesPerTrigger` has no effect, because the size of unread
-messages is not known.
+`offset` explains what such a stream is and how it is read.  A batch is one range of numbers per destination, cut into
+up to `numPartitions` tasks; each has a connection of its own.  `maxBytesPerTrigger` has no effect, because the size of
+unread messages is not known.
 
 **Where a query begins.**  Spark does not write down the initial offset, and asks for it again when the first batch has
 to be run again.  So the initial offset is always the same: no destination has a number.  The first batch reads nothing;
-its end, which is written down, is the meaning of `startingOffsets` at that moment.  A log that is still empty gets
+its end, which is written down, is the meaning of `startingOffsets` at that moment.  A stream that is still empty gets
 `EMPTY`, and its first number by another such batch.
 """
 
@@ -24,23 +24,23 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from .errors import OptionError
-from .log import EMPTY, LogRange, Probe, read_range
+from .offset import EMPTY, OffsetRange, Probe, read_range
 from .options import Options
 
 _VERSION = 1
-_POLL = 0.1  # seconds between two questions for the end of a log, at least
+_POLL = 0.1  # seconds between two questions for the end of a stream, at least
 _LEAST = 2_000  # a task is not worth its start below so many messages
 
 
-def split(destination: str, start: int, end: int, count: int) -> list[LogRange]:
+def split(destination: str, start: int, end: int, count: int) -> list[OffsetRange]:
     """The numbers from start up to end in at most so many parts; always the same ones."""
     count = max(1, min(count, (end - start) // _LEAST))
     borders = [start + (end - start) * part // count for part in range(count + 1)]
-    return [LogRange(destination, first, last) for first, last in itertools.pairwise(borders) if first < last]
+    return [OffsetRange(destination, first, last) for first, last in itertools.pairwise(borders) if first < last]
 
 
 def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
-    """The numbers with which reading begins; `EMPTY`: the log is empty.
+    """The numbers with which reading begins; `EMPTY`: the stream is empty.
 
     Number 0 of `startingOffsets` is the beginning, whichever number that has.
 
@@ -59,7 +59,7 @@ def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
     return nowhere | {name: seq + 1 for name, seq in probe.last(tuple(names)).items()}
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one query.
 
     Args:
@@ -133,11 +133,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [part for name, seq in begins.items() if seq != EMPTY for part in split(name, seq, ends[name], count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, LogRange)
+        assert isinstance(partition, OffsetRange)
         return read_range(self._options, partition, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the server keeps the log."""
+        """Nothing to do: the server keeps the stream."""
 
     def stop(self) -> None:
         self._probe.close()
