@@ -1,4 +1,4 @@
-"""Mode offset against the real gateway, without Spark: where logs begin and end, ranges, gaps."""
+"""Mode offset against the real gateway, without Spark: where streams begin and end, ranges, gaps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from pyspark_stomp import log
+from pyspark_stomp import offset
 from pyspark_stomp.errors import DataLost, OptionError, ServerError
-from pyspark_stomp.log import EMPTY, LogRange, Probe, read_range
-from pyspark_stomp.logstream import LogStreamReader, split
+from pyspark_stomp.offset import EMPTY, OffsetRange, Probe, read_range
+from pyspark_stomp.offset_stream import OffsetStreamReader, split
 from pyspark_stomp.options import Options
 from tests.clients.forwarder import start_forwarder
 from tests.gateway_process import HOST
@@ -25,7 +25,7 @@ from tests.pyspark_stomp.queries import texts
 from tests.pyspark_stomp.test_receiver import bodies
 
 
-def read(options: Options, parts: list[LogRange]) -> list[str]:
+def read(options: Options, parts: list[OffsetRange]) -> list[str]:
     return texts(batch for part in parts for batch in read_range(options, part, ["body", "seq"]))
 
 
@@ -35,7 +35,7 @@ def topic(name: str) -> str:
 
 
 def ends(broker: Broker, topic: str) -> tuple[int, int]:
-    """The first number of a log, and the one behind the last."""
+    """The first number of a stream, and the one behind the last."""
     probe = Probe(broker.options())
     found = probe.first({topic: 0})[topic], probe.last((topic,))[topic] + 1
     probe.close()
@@ -55,7 +55,7 @@ def test_where_logs_begin_and_end(broker: Broker, topic: str) -> None:
 
 @contextmanager
 def late(seconds: float, questions: int = 0) -> Iterator[Options]:
-    """A server that confirms at once, and sends what a log has so much later, and after so many other questions."""
+    """A server that confirms at once, and sends what a stream has so much later, and after so many other questions."""
     listener = socket.create_server((HOST, 0))
     asked: list[bytes] = []
 
@@ -86,7 +86,7 @@ def late(seconds: float, questions: int = 0) -> Iterator[Options]:
 
 
 def test_late_answers() -> None:
-    """A server that answers late has no empty log, and an answer to an older question counts for nothing."""
+    """A server that answers late has no empty stream, and an answer to an older question counts for nothing."""
     with late(0.5) as options:
         probe = Probe(options)
         assert probe.last(("/topic/a",)) == {"/topic/a": 5000}
@@ -113,11 +113,11 @@ def test_ranges(broker: Broker, topic: str) -> None:
     broker.send(topic, bodies(5000))
     first, end = ends(broker, topic)
     options = broker.options(destination=topic)
-    assert read(options, [LogRange(topic, first, end)]) == bodies(5000)
+    assert read(options, [OffsetRange(topic, first, end)]) == bodies(5000)
     assert read(options, split(topic, first, end, 2)) == bodies(5000)
-    assert read(options, [LogRange(topic, first + 7, first + 9)]) == bodies(2, 7)
-    assert read(options, [LogRange(topic, first, first)]) == []
-    seqs = [batch.column("seq").to_pylist() for batch in read_range(options, LogRange(topic, first, end), ["seq"])]
+    assert read(options, [OffsetRange(topic, first + 7, first + 9)]) == bodies(2, 7)
+    assert read(options, [OffsetRange(topic, first, first)]) == []
+    seqs = [batch.column("seq").to_pylist() for batch in read_range(options, OffsetRange(topic, first, end), ["seq"])]
     assert [seq for each in seqs for seq in each] == list(range(first, end))
 
 
@@ -127,7 +127,7 @@ def test_a_range_over_broken_connections(broker: Broker, topic: str) -> None:
     with start_forwarder(broker.process.tcp_port) as relay:
         options = Options.of({"host": HOST, "port": str(relay.port), "destination": topic})
         got: list[str] = []
-        for batch in read_range(options, LogRange(topic, first, end), ["body"]):
+        for batch in read_range(options, OffsetRange(topic, first, end), ["body"]):
             relay.cut()
             got += texts([batch])
     assert got == bodies(8_000)
@@ -137,7 +137,7 @@ def test_a_selector_leaves_the_last_out(broker: Broker, topic: str) -> None:
     broker.send(topic, ["yes"], colour="red")
     broker.send(topic, ["no"], colour="blue")
     options = broker.options(destination=topic, selector="colour = 'red'", idleTimeoutMs="300")
-    assert read(options, [LogRange(topic, *ends(broker, topic))]) == ["yes"]
+    assert read(options, [OffsetRange(topic, *ends(broker, topic))]) == ["yes"]
 
 
 def test_gaps_are_errors(broker: Broker, name: str) -> None:
@@ -146,17 +146,17 @@ def test_gaps_are_errors(broker: Broker, name: str) -> None:
     first, _ = ends(broker, topic)
     broker.send(topic, bodies(200, 10))
     end = ends(broker, topic)[1]
-    part = LogRange(topic, first, end)
-    with pytest.raises(DataLost, match=f"{topic}: its log no longer has the messages from {first} on, it begins with"):
+    part = OffsetRange(topic, first, end)
+    with pytest.raises(DataLost, match=f"{topic}: its stream no longer has the messages from {first} on, it"):
         read(broker.options(destination=topic), [part])
     assert read(broker.options(destination=topic, failOnDataLoss="false"), [part]) == bodies(100, 110)
 
 
 def test_messages_that_never_come(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_PATIENCE", 0.3)
+    monkeypatch.setattr(offset, "_PATIENCE", 0.3)
     broker.send(topic, bodies(3))
     first, end = ends(broker, topic)
-    part = LogRange(topic, first, end + 5)
+    part = OffsetRange(topic, first, end + 5)
     with pytest.raises(DataLost, match=f"the messages from {end} to {end + 4} were there and do not come"):
         read(broker.options(destination=topic), [part])
     options = broker.options(destination=topic, failOnDataLoss="false", idleTimeoutMs="300")
@@ -178,11 +178,11 @@ def test_split() -> None:
 # The reader of a query, as Spark asks it.
 
 
-def reader(broker: Broker, destination: str, **more: str) -> LogStreamReader:
-    return LogStreamReader(broker.options(destination=destination, mode="offset", **more), ["body"])
+def reader(broker: Broker, destination: str, **more: str) -> OffsetStreamReader:
+    return OffsetStreamReader(broker.options(destination=destination, mode="offset", **more), ["body"])
 
 
-def rows(source: LogStreamReader, start: dict[str, object], end: dict[str, object]) -> list[str]:
+def rows(source: OffsetStreamReader, start: dict[str, object], end: dict[str, object]) -> list[str]:
     return texts(batch for part in source.partitions(start, end) for batch in source.read(part))
 
 
@@ -201,7 +201,7 @@ def test_a_query_from_the_beginning(broker: Broker, topic: str) -> None:
     source.stop()
 
 
-def begin(source: LogStreamReader) -> dict[str, object]:
+def begin(source: OffsetStreamReader) -> dict[str, object]:
     """The offset at which a new query begins."""
     return source.latestOffset(source.initialOffset(), ReadAllAvailable())
 
