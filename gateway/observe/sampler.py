@@ -184,8 +184,8 @@ class Sampler:
 
     def _totals(self) -> tuple[float, ...]:
         """Totals that only grow: seconds of the clock and of the CPU, then the counters of `_RATES`."""
-        counters = self._broker.counters
-        return trio.current_time(), self._cpu(), *[getattr(counters, name) for name in _RATES]
+        totals = self._broker.counters.totals()
+        return trio.current_time(), self._cpu(), *[totals[name] for name in _RATES]
 
     def _take(self, lag: float) -> None:
         totals = self._totals()
