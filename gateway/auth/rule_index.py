@@ -153,21 +153,8 @@ class Permissions:
     """The permissions of all sessions that are the same to the rules."""
 
     __slots__ = (
-        "__weakref__",
-        "_groups",
-        "_index",
-        "_max_names",
-        "_networks",
-        "_reach",
-        "_reasons",
-        "_transport",
-        "_user",
-        "admin",
-        "answerable",
-        "is_stale",
-        "send",
-        "sendable",
-        "subscribe",
+        *("__weakref__", "_groups", "_index", "_max_names", "_networks", "_reach", "_reasons", "_transport", "_user"),
+        *("admin", "answerable", "is_stale", "send", "sendable", "subscribe"),
     )
 
     def __init__(

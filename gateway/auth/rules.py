@@ -32,17 +32,8 @@ class SessionAccess:
     """What the client of one session may do: an `Access`."""
 
     __slots__ = (
-        "_address",
-        "_admin",
-        "_groups",
-        "_permissions",
-        "_rules",
-        "_send",
-        "_subscribe",
-        "_transport",
-        "_user",
-        "answerable",
-        "sendable",
+        *("_address", "_admin", "_groups", "_permissions", "_rules", "_send", "_subscribe", "_transport", "_user"),
+        *("answerable", "sendable"),
     )
 
     def __init__(self, rules: Rules, user: str, groups: frozenset[str], transport: str, address: str) -> None:

@@ -57,18 +57,8 @@ class Request:
     """
 
     __slots__ = (
-        "_broker",
-        "_done",
-        "_sendings",
-        "attempt",
-        "body",
-        "destination",
-        "headers",
-        "is_subscribe",
-        "message_id",
-        "reply_to",
-        "session",
-        "user",
+        *("_broker", "_done", "_sendings"),
+        *("attempt", "body", "destination", "headers", "is_subscribe", "message_id", "reply_to", "session", "user"),
     )
 
     def __init__(self, broker: Broker, frame: Frame, *, is_subscribe: bool) -> None:

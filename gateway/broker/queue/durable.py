@@ -47,21 +47,9 @@ class QueueStorage:
     """
 
     __slots__ = (
-        "_container",
-        "_context",
-        "_durable",
-        "_facts",
-        "_goes_with_last",
-        "_keyed",
-        "_kind",
-        "_least_in_memory",
-        "_most_in_memory",
-        "_queue",
-        "_storage",
-        "_suspect",
-        "paged",
-        "rows",
-        "transient",
+        *("_container", "_context", "_durable", "_facts", "_goes_with_last", "_keyed", "_kind", "_least_in_memory"),
+        *("_most_in_memory", "_queue", "_storage", "_suspect"),
+        *("paged", "rows", "transient"),
     )
 
     def __init__(self, context: Context, queue: StoredQueue, storage: Storage, durable: bool | None) -> None:

@@ -65,26 +65,9 @@ class Queue:
     """
 
     __slots__ = (
-        "_dispatcher",
-        "_idle_timer",
-        "_is_arriving",
-        "abandoned",
-        "browsers",
-        "consumers",
-        "context",
-        "filled_by_topic",
-        "full",
-        "in_memory",
-        "lasts",
-        "limits",
-        "name",
-        "of_client",
-        "on_retire",
-        "policy",
-        "private",
-        "resting",
-        "storage",
-        "subscriptions",
+        *("_dispatcher", "_idle_timer", "_is_arriving"),
+        *("abandoned", "browsers", "consumers", "context", "filled_by_topic", "full", "in_memory", "lasts", "limits"),
+        *("name", "of_client", "on_retire", "policy", "private", "resting", "storage", "subscriptions"),
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:

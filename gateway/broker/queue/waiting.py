@@ -30,17 +30,8 @@ class WaitingMessages:
     """
 
     __slots__ = (
-        "_context",
-        "_expire",
-        "_expiry",
-        "_on_empty",
-        "by_age",
-        "count",
-        "latest",
-        "limits",
-        "nbytes",
-        "ready_bytes",
-        "ready_lists",
+        *("_context", "_expire", "_expiry", "_on_empty"),
+        *("by_age", "count", "latest", "limits", "nbytes", "ready_bytes", "ready_lists"),
     )
 
     def __init__(

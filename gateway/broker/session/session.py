@@ -42,34 +42,10 @@ class Session:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_context",
-        "_last_words",
-        "_left_behind",
-        "_on_close",
-        "_paused",
-        "_router",
-        "access",
-        "batch",
-        "client_id",
-        "connected_at",
-        "ended",
-        "failed",
-        "form",
-        "frame_end",
-        "frames_in",
-        "heart_beat",
-        "id",
-        "login",
-        "names",
-        "outbox",
-        "peer",
-        "renewal",
-        "subscriptions",
-        "temporaries",
-        "transactions",
-        "transport",
-        "user",
-        "version",
+        *("_context", "_last_words", "_left_behind", "_on_close", "_paused", "_router"),
+        *("access", "batch", "client_id", "connected_at", "ended", "failed", "form", "frame_end", "frames_in"),
+        *("heart_beat", "id", "login", "names", "outbox", "peer", "renewal", "subscriptions", "temporaries"),
+        *("transactions", "transport", "user", "version"),
     )
 
     def __init__(

@@ -56,17 +56,8 @@ class Topic:
     """
 
     __slots__ = (
-        "_auto",
-        "_choosy",
-        "_context",
-        "_late",
-        "_queued",
-        "_queues",
-        "durable_subscriptions",
-        "last",
-        "name",
-        "policy",
-        "stream",
+        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues"),
+        *("durable_subscriptions", "last", "name", "policy", "stream"),
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:

@@ -58,24 +58,9 @@ class Connection:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_close_scope",
-        "_decoder",
-        "_ending",
-        "_failure",
-        "_gone",
-        "_has_left",
-        "_heartbeats",
-        "_incomplete",
-        "_is_replaced",
-        "_last_frame",
-        "_link",
-        "_nursery",
-        "_observer",
-        "_server",
-        "session",
-        "session_expiry",
-        "slot",
-        "writer",
+        *("_close_scope", "_decoder", "_ending", "_failure", "_gone", "_has_left", "_heartbeats", "_incomplete"),
+        *("_is_replaced", "_last_frame", "_link", "_nursery", "_observer", "_server"),
+        *("session", "session_expiry", "slot", "writer"),
     )
 
     def __init__(self, server: Server, link: Link, slot: Slot) -> None:

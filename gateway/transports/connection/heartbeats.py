@@ -39,17 +39,9 @@ class Heartbeats:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_last_ping",
-        "_ping",
-        "_ping_every",
-        "_pipe",
-        "_receive_within",
-        "_send_every",
-        "_server",
-        "_session",
-        "_writer",
-        "held",
-        "last_read",
+        *("_last_ping", "_ping", "_ping_every", "_pipe", "_receive_within", "_send_every", "_server", "_session"),
+        *("_writer",),
+        *("held", "last_read"),
     )
 
     def __init__(

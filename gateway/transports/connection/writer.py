@@ -27,21 +27,9 @@ class ConnectionWriter:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_control",
-        "_counters",
-        "_left",
-        "_link",
-        "_nursery",
-        "_outbox",
-        "_overhead",
-        "_pack",
-        "_relief",
-        "_send_nowait",
-        "_server",
-        "_stopped",
-        "last_write",
-        "rest",
-        "writing",
+        *("_control", "_counters", "_left", "_link", "_nursery", "_outbox", "_overhead", "_pack", "_relief"),
+        *("_send_nowait", "_server", "_stopped"),
+        *("last_write", "rest", "writing"),
     )
 
     def __init__(self, server: Server, link: Link, nursery: trio.Nursery, outbox: Outbox) -> None:

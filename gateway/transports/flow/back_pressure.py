@@ -90,16 +90,8 @@ class Turn:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_broker",
-        "_counters",
-        "_frames",
-        "_incomplete",
-        "_kept",
-        "_published",
-        "_session",
-        "_stored",
-        "began",
-        "delivered",
+        *("_broker", "_counters", "_frames", "_incomplete", "_kept", "_published", "_session", "_stored"),
+        *("began", "delivered"),
     )
 
     def __init__(self, broker: Broker, session: Session, incomplete: PartialFrame) -> None:

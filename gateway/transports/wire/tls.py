@@ -54,18 +54,8 @@ class TlsPipe:
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        "_barren",
-        "_cipher",
-        "_encrypt",
-        "_encrypted",
-        "_ended",
-        "_incoming",
-        "_left",
-        "_owed",
-        "_pipe",
-        "_send_below",
-        "_tls",
-        "_writer",
+        *("_barren", "_cipher", "_encrypt", "_encrypted", "_ended", "_incoming", "_left", "_owed", "_pipe"),
+        *("_send_below", "_tls", "_writer"),
     )
 
     def __init__(self, pipe: Pipe, context: ssl.SSLContext) -> None:
