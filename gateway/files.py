@@ -9,8 +9,6 @@ The archive and the journal hold bodies of messages, so no file here is readable
 `FILE` and `FOLDER` allow the group, and the outermost folder (`make_private`) is its owner's alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Log limiter: a line that clients or a broken disk can cause again and again is written a bounded number of times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 

@@ -15,8 +15,6 @@ whole words: each name above the page's host is tried with it, so `evil-example.
 An entry that no browser would send is refused when it is listed, because it would allow no page at all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from ipaddress import AddressValueError, IPv4Address, IPv6Address

@@ -4,8 +4,6 @@ Python's own path is searched first and the working directory last: a file besid
 there takes the place of an installed module.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

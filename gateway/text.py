@@ -3,8 +3,6 @@
 Characters that a terminal would obey, or that show nothing, become escapes as in Python's literals.
 """
 
-from __future__ import annotations
-
 import unicodedata
 
 # Categories that show nothing: control, format, surrogate, unassigned, line and paragraph separator.

@@ -18,8 +18,6 @@ process, like the table.  A session of a user of the users file ends when that f
 gone, has another passcode, or is in none of the groups any more.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import secrets

@@ -3,8 +3,6 @@
 The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
 """
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Annotated, Literal
 

@@ -11,8 +11,6 @@ summary that readers of the API see.  It takes those of these arguments that it 
     audit     the line of the audit log (`audit.AuditEntry`)
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -7,8 +7,6 @@ The jobs of `gateway pipeline run` write their snapshots for the console to TABL
 into place: a file there is whole.  They are passed on as they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum

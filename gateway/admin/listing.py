@@ -6,8 +6,6 @@ Between two slices other tasks run, so no message waits for a list however long 
 milliseconds younger than their list; of an entry that has ended meanwhile the row shows its end.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

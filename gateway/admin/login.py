@@ -11,8 +11,6 @@ the answer to the browser's question before (CORS preflight) says so.  Other pag
 sends a cookie along.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Literal
 

@@ -9,8 +9,6 @@ scheduler, so its deliveries are flushed and no publisher is blocked for it; as 
 is refused while memory is short, and while the gateway drains.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable

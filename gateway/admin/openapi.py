@@ -1,7 +1,5 @@
 """OpenAPI document (3.1) of the table of endpoints: `GET /api/v1/openapi.json`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any

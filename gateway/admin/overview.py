@@ -4,8 +4,6 @@ Each open console asks for it once a second, so it must cost little: its cost do
 messages, and of sessions only two numbers are added up.  A console that asks again says which samples it has already.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from typing import Annotated, Literal

@@ -15,8 +15,6 @@ wrong place.  A name may be one, too; so the log is told of neither.
 There is one route for each path, so that a wrong method is answered 405, and not left to the static files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import aclosing
 from typing import TypeVar

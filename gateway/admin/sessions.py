@@ -4,8 +4,6 @@ The rows and their sort keys are the broker's (`broker.admin.rows`); why a publi
 know.  One list is made at a time: each list at work has a slice in every round of the loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Annotated, Literal, TypeVar

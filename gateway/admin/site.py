@@ -5,8 +5,6 @@ Static files lie in `static/` of a checkout and in `gateway/static` of an instal
 own scripts and connect to any WebSocket: its port is not the page's.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import trio

@@ -4,8 +4,6 @@ The rows are the broker's (`broker.admin.stored_rows`).  A deletion is answered 
 messages of a destination are cancelled some hundred in a turn, and none while the store is behind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Annotated, TypeVar
 

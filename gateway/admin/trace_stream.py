@@ -9,8 +9,6 @@ Frames are written together, ten times a second.  The stream ends with the sessi
 its reader, and when its reader has gone or takes nothing for a long time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager

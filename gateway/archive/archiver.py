@@ -24,8 +24,6 @@ The segment that grows, `.open`, is left alone, even that of a dead gateway: its
 archive keeps two archivers apart, and one in the journal keeps two archives from having half of it each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

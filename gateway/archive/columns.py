@@ -5,8 +5,6 @@ done for all rows of an event at once: 2.4 us a row, where tuples and dictionari
 into the order of their `seq`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import Any

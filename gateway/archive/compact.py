@@ -18,8 +18,6 @@ The history of an hour is deleted when the hour is old enough, and no raw file o
 a file would count again.  The manifest goes first: from then on the hour has no rows, for its files are pending.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

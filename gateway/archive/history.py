@@ -15,8 +15,6 @@ long as the manifest does not list it, and may be deleted.  A history file in ne
 for example by a copy that left out names with `_`.  It is never deleted, and readers get an error.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection

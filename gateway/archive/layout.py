@@ -15,8 +15,6 @@ An hour is a number here: hours since 1970.
 One process at a time works on a journal or an archive: it holds a lock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

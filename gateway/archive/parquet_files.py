@@ -7,8 +7,6 @@ A row group ends after so many rows or bytes: a writer holds so much in memory, 
 at its lowest level writes as fast as no compression does, into a quarter of the bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

@@ -13,8 +13,6 @@ ends: so it mostly becomes one file.
 `gateway.journal.repair` finds out what is torn and what is damaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -7,8 +7,6 @@ columns, and never on a single row.  A single run is not spilled; very many are 
 The order is destination, ts, seq: a reader of one destination reads few row groups.  Rows without one come first.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

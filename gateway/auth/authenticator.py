@@ -6,8 +6,6 @@ valid token, ticket, cookie or certificate, which cannot be guessed, is accepted
 passcodes a minute would lock out all clients behind the same address.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Protocol
 

@@ -15,8 +15,6 @@ passcode is not made good by the cookie that the browser sends along.
 begin with `Bearer`, it may be anything, as with RabbitMQ: clients that insist on a login send a fixed word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Tokens, cookies and certificates are verified before they come here, but their contents may have any shape.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

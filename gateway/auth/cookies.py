@@ -7,8 +7,6 @@ Both forms are accepted.  A browser sends the cookie with every page that opens 
 `Origin`, which the upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

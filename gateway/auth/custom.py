@@ -10,8 +10,6 @@ Either may take `connect_timeout`.  The credentials may be guesses, so a few of 
 (`failed_logins.LoginQueue`).  An exception refuses the login, and is logged without the client's secrets.
 """
 
-from __future__ import annotations
-
 import base64
 import inspect
 import re

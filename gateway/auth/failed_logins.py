@@ -9,8 +9,6 @@ passcode do not lock out the others, a login that succeeded there within a day i
 refused, until its own count is used up.  A guesser gains nothing: one login has no more guesses than an address.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import AsyncIterator

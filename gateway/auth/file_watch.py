@@ -4,8 +4,6 @@ Each login looks whether its file changed, which costs one `stat`.  A damaged fi
 contents stay in force, and the log says so once for each change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock

@@ -9,8 +9,6 @@ must never be taken for a secret (`alg` confusion), because every client can hav
 another form, or with words around it, are refused.  A private key is refused, because verifying needs none.
 """
 
-from __future__ import annotations
-
 import base64
 import codecs
 import json

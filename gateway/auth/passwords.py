@@ -9,8 +9,6 @@ MiB, two passes, one lane): a verification competes with routing for the same co
 after a restart.  Measured on a 2-core machine: 22 ms of CPU; the library's default (64 MiB, four lanes) 184 ms.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Collection, Mapping

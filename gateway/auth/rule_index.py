@@ -13,8 +13,6 @@ part of `/topic/a.*`, which also matches `/topic/a/b`.  `covers` gives up, and s
 would have to look at too many places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from itertools import chain

@@ -4,8 +4,6 @@ A page can put nothing of its own into an upgrade but the URL, and logs hold URL
 seconds, and stands for a user that has logged in.  The process that issues tickets keeps them in memory.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter, deque
 from dataclasses import replace

@@ -8,8 +8,6 @@ Verification runs on the loop, where it takes some 60 us for HS256, 100 for RS25
 a 2-core machine), or in a worker thread, if the key is slow or the token does not name its key and many fit.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -9,8 +9,6 @@ others their groups of now.  An unknown user's passcode is verified against anot
 time of the answer must not tell which users exist.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -5,8 +5,6 @@
 One thread, no I/O, and no clock but the one that it is given.  All methods return at once.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import deque
 from collections.abc import Callable

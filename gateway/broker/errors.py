@@ -1,7 +1,5 @@
 """Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.failing` makes an ERROR frame of one."""
 
-from __future__ import annotations
-
 from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 
 

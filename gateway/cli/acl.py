@@ -3,8 +3,6 @@
 It runs the gateway's own code on the current file; a running gateway may have read an older one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from ipaddress import IPv6Address, ip_address

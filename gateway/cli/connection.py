@@ -6,8 +6,6 @@
 A body that is not UTF-8 is written in base64.  Headers of the delivery are written, and left out when the line is sent.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

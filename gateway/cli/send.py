@@ -5,8 +5,6 @@ a session in order, so that receipt confirms all of them.  Then the next lines a
 once, and a file goes in large pieces.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

@@ -8,8 +8,6 @@ connections.  Here the drain begins with the signal, and HTTP is served meanwhil
     70  failed while running (the log has the reason)
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket

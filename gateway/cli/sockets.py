@@ -5,8 +5,6 @@ options, which the parent reads, put the sockets into the `Config`, where `gatew
 settings are reported by the worker.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ A message is acknowledged after it was written, so a broken pipe loses none: the
 terminal, control characters are written as escapes.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -7,8 +7,6 @@ checked inside `receive`, so a program that holds a connection open calls it oft
 (`beat=False`) may be left alone.
 """
 
-from __future__ import annotations
-
 import math
 import select
 import socket

@@ -5,8 +5,6 @@ CONNECTED, or an ERROR in its place, is read as STOMP 1.0, which unescapes nothi
 decodes all later frames, even those of the same chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.codec import V10, V12, VERSIONS, Decoder, Frame, Limits

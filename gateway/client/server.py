@@ -7,8 +7,6 @@ alert stands in place of the first answer.
 The files are read for each connection: a process that runs for months shows a renewed certificate.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -13,8 +13,6 @@ is cut out of the key and kept in the frame.  An incomplete body is a list of ch
 Known weakness: a client that varies its blocks for another reason pays 2.5 us for each parse.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

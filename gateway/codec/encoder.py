@@ -15,8 +15,6 @@ A MESSAGE is written in two parts, so that one message to many receivers is enco
 A form is a version and an end of frames; there are six, and a message is encoded in those that it is sent in.
 """
 
-from __future__ import annotations
-
 from .frame import Head
 from .headers import format_lines
 from .versions import VERSIONS, Version

@@ -3,8 +3,6 @@
 The peer reads both, so neither holds a stack trace or internals of the server.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 

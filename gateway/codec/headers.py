@@ -3,8 +3,6 @@
 A block begins with the command and ends before the empty line.
 """
 
-from __future__ import annotations
-
 import re
 
 from .errors import MalformedFrame

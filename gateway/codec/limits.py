@@ -1,7 +1,5 @@
 """Limits of a frame, and the ERROR that names the exceeded limit and its setting (STOMP 1.2, Size Limits)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .errors import LimitExceeded, MalformedFrame

@@ -11,8 +11,6 @@ The differences (section 15 of the requirements):
 NACK and the ack mode client-individual came with 1.1.  RabbitMQ and ActiveMQ accept both in 1.0, and so do we.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

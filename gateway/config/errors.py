@@ -4,8 +4,6 @@ gateway.toml line 3: max_body is wrong: ...     the value stands in the file
 max_body (GATEWAY_MAX_BODY) is wrong: ...       the value stands in the environment, or is the default
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

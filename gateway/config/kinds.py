@@ -3,8 +3,6 @@
 A kind is an annotated type.  The text of its ValueError stands behind the name of the setting in the error message.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

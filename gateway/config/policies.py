@@ -8,8 +8,6 @@
 Each table is checked alone, without other tables for the same destination, so that one table shows its own errors.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

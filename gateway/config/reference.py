@@ -1,7 +1,5 @@
 """Reference of the settings: the lists of `gateway check-config`; all of it comes from `gateway/config/settings.py`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -10,8 +10,6 @@
 Patterns (`gateway.broker.model.patterns`) get the form in which the broker names destinations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

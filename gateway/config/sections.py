@@ -4,8 +4,6 @@ metrics and traces.
 Parts of `gateway.config.settings.Settings`, which reads and checks all settings together.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, field_validator

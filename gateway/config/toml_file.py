@@ -14,8 +14,6 @@ more, such a name in the file or the environment means the new one, and a warnin
 with the line of the key, else of the table.  Of an inline array (`policy = [{}]`) only the line of `policy` is known.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

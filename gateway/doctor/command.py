@@ -4,8 +4,6 @@ The checks of this machine come first, because a fault there explains others.  T
 and their results come last.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

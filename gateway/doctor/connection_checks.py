@@ -4,8 +4,6 @@ Where the expected protocol fails, `explain` tries the others: with TLS or witho
 works names the mistake.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """HTTP: a gateway answers there, it is ready, its clock is right, and the admin API is closed to strangers."""
 
-from __future__ import annotations
-
 import base64
 import json
 from email.utils import parsedate_to_datetime

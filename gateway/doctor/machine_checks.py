@@ -7,8 +7,6 @@ and to that user.
 Rights are read from owner, group and mode, because root runs the doctor and the gateway has another user.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import resource

@@ -4,8 +4,6 @@ The file is read into nested blocks.  `include` is followed relative to the file
 in one already.  A block inherits the directives of the block around it, except names that it writes itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -10,8 +10,6 @@ The client's address is that of a session in the admin API.  Its upgrade claims 
 client has, so the API shows the address of this machine, of the proxy, or the claim.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import AsyncIterator, Mapping

@@ -15,8 +15,6 @@ A template without fields goes first.  Of several templates with fields, the one
 difference goes first: `/app/a/{x}` before `/app/{y}/b`.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ A function's messages have no user, except for messages to another function, whi
 So no client gains rights by a function that sends for it (`reply-to:/app/...`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from types import MappingProxyType

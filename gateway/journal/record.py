@@ -26,8 +26,6 @@ Compatibility: a record of another version is refused, a row of an unknown event
 an event go to the end of its payload: older readers skip them, and newer readers read null from older rows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import zlib

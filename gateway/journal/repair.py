@@ -8,8 +8,6 @@ epoch, which all records of a segment have at the same place.  A record counts i
 this epoch, and its rows come after those before.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator

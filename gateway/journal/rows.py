@@ -16,8 +16,6 @@ With `holds` publishers are held back instead (`is_behind`), from three quarters
 for a disk that takes nothing.  Sizes are bytes of the records; in memory each row costs about 40 more.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Mapping

@@ -10,8 +10,6 @@ A row is unique by (gateway, epoch, seq).  Within an epoch no seq is missing: dr
 `journal_dropped` tells their number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 VERSION = 1

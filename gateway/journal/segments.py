@@ -9,8 +9,6 @@ the file is set aside, as is the file of a dead process: as soon as possible its
 completed.  Damage inside of it stays; readers leave it out (`repair`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import os

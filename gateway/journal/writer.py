@@ -12,8 +12,6 @@ broker  ->  Rows (bytes of a row)  ->  RowBuffer  |  Worker  ->  Segments (files
 take wait in the buffer, which is bounded: a short failure loses none, a long one is counted.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

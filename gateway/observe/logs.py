@@ -7,8 +7,6 @@ Libraries log through the standard library; the loggers in FOREIGN get the same 
 the handlers of its logger with its first line, so a filter catches its lines (`_Diverted`).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

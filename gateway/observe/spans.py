@@ -8,8 +8,6 @@ A slow or missing collector costs the gateway these spans only, and one line of 
 The packages of the extra `otel` are needed; they read `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME` and so on.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

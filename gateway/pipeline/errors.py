@@ -8,8 +8,6 @@ A damaged file is named, with what repairs it: each reader of the archive, of a 
 before (`checkpoints`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ leaves the context, as if its block were over.  A second signal ends the process
 that.  The status is 130 after Ctrl-C, 143 after SIGTERM.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ The archive may be a Hadoop URI that only Spark can read (`hdfs://...`, `s3a://.
 calls `folder`.  The settings are read only if an option is missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

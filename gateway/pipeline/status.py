@@ -4,8 +4,6 @@ All of it is read from files, without Spark, so it works while jobs run.  It is 
 go and a file come.  Files of an unfinished batch count as waiting: Spark plans a batch before it runs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

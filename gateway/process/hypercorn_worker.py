@@ -8,8 +8,6 @@
 * hypercorn's parent restarts its worker on SIGHUP.  The worker itself, like `gateway serve`, reads its files again.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import multiprocessing

@@ -8,8 +8,6 @@ and `LISTEN_PID` the process.  An address `systemd:NAME` stands for the sockets 
 open while the gateway restarts, so clients that connect meanwhile wait and are not refused.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import socket

@@ -5,8 +5,6 @@ The service manager hears when the relay runs, and that it is alive, as long as 
 Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when a server refuses at the start, 2 usage.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -20,8 +20,6 @@ too.  All others go on, and two are added:
 The known weakness: one thread serves both sides, so a call to one server must not exceed the patience of the other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

@@ -8,8 +8,6 @@
 Paths in the file are relative to its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

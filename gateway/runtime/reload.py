@@ -5,8 +5,6 @@ others are read all the same.  The log names changed settings that need a restar
 overrides the file and cannot change, so its setting needs a restart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 

@@ -4,8 +4,6 @@ The broker is filled before any listener is open, so that may block the loop.  O
 `recovery` says why); a damaged message that must be read with its content is counted and stays in the file.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence

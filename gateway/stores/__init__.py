@@ -4,8 +4,6 @@ memory            messages end with the process
 sqlite:PATH       a file; `sqlite:store.db` in the working directory, `sqlite:/var/lib/gateway/store.db` anywhere
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gateway.broker.core.ports import StoreError

@@ -8,8 +8,6 @@ consumption.  But the log needs some of the disk itself.  Where that is short, t
 written anew as soon as little enough is left in it.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable

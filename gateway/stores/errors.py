@@ -4,8 +4,6 @@ SQLite reports a failed write as "disk I/O error", seldom with the reason.  So `
 beside the file, and reports the system's error.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

@@ -19,8 +19,6 @@ With `locking_mode=EXCLUSIVE` SQLite keeps its lock until the process ends: no o
 commit, or keep the write-ahead log from being moved into the file.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sqlite3

@@ -4,8 +4,6 @@ Only the first bytes of the file are read; no lock is taken.  So damage further 
 is in use.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ messages are left out.  In a table the next readable key is searched: first in s
 page of the file holds keys that follow each other, so all keys between the last readable key and the next are lost.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ An export has one line of JSON for each row:
 The token goes with it, so that message ids stay valid; the old file must not be used beside the new one.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sqlite3

@@ -8,8 +8,6 @@ A failed write or read is tried again until it succeeds, each after a pause of i
 can still be written.  Damaged messages are left out of their page (`repair`) and stay in the file.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar

@@ -13,8 +13,6 @@ take 56 KiB; a second costs 2 us, an age 1 to 2 us.
 Known weakness: after a restart, messages that waited before are as old as the process.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable

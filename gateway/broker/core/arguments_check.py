@@ -4,8 +4,6 @@ A client's queue arguments change the queue for all its users.  Where the operat
 refused, and not carried out without its arguments.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@
 An accepted SEND stays accepted, in transactions and when it is delayed: rules that change later do not undo it.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 

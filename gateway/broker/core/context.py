@@ -5,8 +5,6 @@ other to keep time, count, account for memory, write to the store, or report an 
 above it is here as a protocol (`Destinations`) or as a callable.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field

@@ -4,8 +4,6 @@ Nothing here costs more than an addition; a figure that needs a clock is made el
 causes: the causes are words of ours, few, and there from the start.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 

@@ -6,8 +6,6 @@ forgotten before that: destinations are dealt out over a few shares, and the old
 Known weakness: a client that floods many destinations pushes out all ids, for an id says nothing of its sender.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from hashlib import blake2b

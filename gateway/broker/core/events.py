@@ -23,8 +23,6 @@ topic and is to be acknowledged, or waits for a slow reader, ends with one of:
 The retained message of a topic is a copy, too, and may end as `expired` or `dropped`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 

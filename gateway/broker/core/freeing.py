@@ -4,8 +4,6 @@ To give 1 MiB back to the system takes 0.1 ms, so a transaction or an outbox of 
 2 ms in one turn; an outbox of small frames has some hundred thousand parts, and takes longer.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice

@@ -5,8 +5,6 @@ out of one is wrong by some 5 % where times spread, and by two thirds at worst, 
 only grow; for those of the last seconds, a reader keeps the earlier ones (`gateway/observe/sampler.py`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 BOUNDS: tuple[int, ...] = (*[step * 10**decade for decade in range(8) for step in (10, 15, 20, 30, 50, 70)], 10**9)

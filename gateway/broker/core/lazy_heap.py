@@ -1,7 +1,5 @@
 """Heap of messages with lazy deletion: a message that waits no longer is passed over when it comes to the front."""
 
-from __future__ import annotations
-
 import heapq
 
 from ..model.message import Message

@@ -8,8 +8,6 @@ The memory guard of the transports knows what the whole process takes, and repor
 is the same pressure, and at its end SENDs are refused in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..errors import NotAllowed

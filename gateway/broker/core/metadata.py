@@ -8,8 +8,6 @@ group, closes, key             of `SendOptions`
 dead       it is a dead letter
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Ports: the protocols of all that the broker and the connection loop need from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 

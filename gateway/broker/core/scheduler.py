@@ -5,8 +5,6 @@ nearest due time (`wake`); the transports call `tick` then.  Work that would tak
 (`run`), and `proceed` carries out one slice of it; other tasks have their turns in between.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import deque

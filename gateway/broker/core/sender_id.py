@@ -5,8 +5,6 @@ this.  So the header is a proof of the sender.  Where a policy asks for it, it i
 came from a user without a name, or from the server (a function, an operator).
 """
 
-from __future__ import annotations
-
 from gateway.codec import Head
 
 from ..model.policy import Policies

@@ -5,8 +5,6 @@ excused, or far beyond    a publisher was held back for long enough, or there is
                           dead letters): at its limit the session ends
 """
 
-from __future__ import annotations
-
 from ..errors import OUTBOX, SLOW_LIMITS, SlowConsumer
 from ..model.policy import Quotas
 from .counters import Counters

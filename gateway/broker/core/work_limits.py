@@ -3,8 +3,6 @@
 No setting changes them.  What an operator sets is in `Quotas` and `Policy`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 _KIB, _MIB = 1024, 1024 * 1024

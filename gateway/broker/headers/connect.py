@@ -7,8 +7,6 @@ Pure functions: authentication is elsewhere, and times are handed in.  With `hea
     client sends     every MAX(cx, sy), if neither is 0
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from gateway.codec import VERSIONS, Frame, MalformedFrame, Version, negotiate

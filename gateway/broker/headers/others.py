@@ -1,7 +1,5 @@
 """Rows of CONNECT, UNSUBSCRIBE, ACK, NACK, BEGIN, COMMIT, ABORT and DISCONNECT."""
 
-from __future__ import annotations
-
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, honoured, without_effect
 from .values import BOOLEAN, Anything, Text
 

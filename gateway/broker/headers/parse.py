@@ -3,8 +3,6 @@
 Most SENDs have no options and must not pay for the others: they share `PLAIN`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Rows of the table: one header of some frames, under all its names; and the search for near misses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum

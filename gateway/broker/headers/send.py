@@ -1,7 +1,5 @@
 """Rows of SEND, and of the queue arguments that SEND and SUBSCRIBE share."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..model.destinations import DIRECT, FANOUT, QUEUE, TOPIC

@@ -1,7 +1,5 @@
 """Rows of SUBSCRIBE; its queue arguments stand with SEND."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from . import values

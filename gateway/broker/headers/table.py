@@ -12,8 +12,6 @@ user's own headers.
 Known weakness: a user's own header with a name of the table is read as that header.
 """
 
-from __future__ import annotations
-
 from .others import CONNECT, OTHERS
 from .row import HeaderEntry, HeaderRow, index, near_misses, squashed
 from .send import ARGUMENTS, SEND

@@ -4,8 +4,6 @@ The words go into the ERROR about a wrong value and into docs/headers.md, so bot
 strict: no spaces around a number, no sign but a minus, no digits but those of ASCII.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

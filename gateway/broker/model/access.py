@@ -1,7 +1,5 @@
 """Access: the permissions of a session, by canonical names; the rules themselves are in `gateway/auth/rules`."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Protocol
 

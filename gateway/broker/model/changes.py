@@ -7,8 +7,6 @@ subscriptions share one.  `facts` is a JSON object that only the broker reads.
 The broker numbers rows, contents and containers; the rows of a container stand in order.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@
 The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded.
 """
 
-from __future__ import annotations
-
 import re
 
 from ..errors import NotAllowed

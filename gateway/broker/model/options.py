@@ -3,8 +3,6 @@
 `headers/parse.py` makes them, in the units of this broker.  Code behind this module knows no header by its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

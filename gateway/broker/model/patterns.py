@@ -11,8 +11,6 @@ subscriber surely wants a pattern, and would wait for ever.  A name without wild
 `/topic/a.b` and `/topic/a/b` are two destinations, though `/topic/a.*` matches both.
 """
 
-from __future__ import annotations
-
 from ..errors import NotAllowed
 
 ONE = "*"

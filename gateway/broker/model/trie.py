@@ -13,8 +13,6 @@ Known weakness: a word costs some 300 bytes, and patterns like `#.a.*.*.*` make 
 `patterns.check_words` and `check_pattern` bound both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ messages are read for it, a page at a time.  At the end it sends a MESSAGE with 
 client asks for it (`browser-end:false`), goes on with new messages.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 

@@ -10,8 +10,6 @@ message goes to the first, which then goes to its end.  A consumer that turns ou
 and comes back by itself (`Subscription.offer`), so that a thousand busy consumers cost a publisher nothing.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 

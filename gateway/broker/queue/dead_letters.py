@@ -10,8 +10,6 @@
 A consumer can rely on all of them: a header that the sender wrote under one of these names is replaced or left out.
 """
 
-from __future__ import annotations
-
 from gateway.codec import Head
 
 from ..model.message import DEAD_LETTER, Message

@@ -15,8 +15,6 @@ A consumer gets the tokens of its groups and the messages of its ready list in o
 has to read for long is read in turns (`_catch_up`); its consumers get nothing past it meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol

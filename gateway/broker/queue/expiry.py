@@ -1,7 +1,5 @@
 """Expiry of waiting messages: one timer per queue, set to the message that expires first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -7,8 +7,6 @@ waits, and a busy owner holds up no other consumer.
 Only so many groups are remembered without messages; one that is forgotten will get an owner anew.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice

@@ -4,8 +4,6 @@ at the limit              the publisher waits; or the oldest message goes, or th
 a newer one of its key    replaces the one that waits (conflation): a slow consumer gets the last value of each key
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache

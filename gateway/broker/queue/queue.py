@@ -17,8 +17,6 @@ The queue carries out what other modules decide: `dispatch` (which consumer), `o
 limit), `expiry`, `redelivery` (which way a rejected message takes) and `dead_letters` (how the dead letter looks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from functools import partial
 

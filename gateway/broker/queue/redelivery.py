@@ -6,8 +6,6 @@
 The queue carries out what is decided here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

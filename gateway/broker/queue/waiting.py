@@ -4,8 +4,6 @@ A message stands in the ready list of all, and in that of each selector that con
 A message of a group stands in its group instead, and only the group's first one stands in the lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container
 
 from ..core.context import Context

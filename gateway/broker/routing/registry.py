@@ -3,8 +3,6 @@
 A destination is created by the first SEND or SUBSCRIBE, and goes when it has no subscribers and no messages.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 

@@ -8,8 +8,6 @@ A SEND that asks for nothing special to a destination that is there goes the sho
 once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

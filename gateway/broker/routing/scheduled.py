@@ -4,8 +4,6 @@ One that is durable at its destination stands in the store meanwhile.  Operators
 It is known by a number; the message that it becomes has another.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

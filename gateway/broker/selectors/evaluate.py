@@ -4,8 +4,6 @@ A value is None where it is unknown: the header is missing, or arithmetic had no
 None (JMS 1.1, 3.8.1.2).  A message is selected if the whole condition is True.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Identifiers of selectors: each names a header, letter by letter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from gateway.codec.encoder import NOT_PASSED_ON

@@ -11,8 +11,6 @@
 A name in double quotes is never a keyword, and may hold what a name else cannot: `"content-type"`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import Enum

@@ -5,8 +5,6 @@ The pattern is cut at its `%` into pieces, which are searched one after the othe
 Known weakness: the worst known selectors take 6 ms with `_`, and 40 ms without on a header of 64 KiB.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

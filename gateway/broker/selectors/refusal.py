@@ -1,7 +1,5 @@
 """Refusal of a selector: the error with column, mistake and right form, and an excerpt that marks the place."""
 
-from __future__ import annotations
-
 from ..errors import NotAllowed
 
 _MARK = "[here]"

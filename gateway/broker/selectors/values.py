@@ -6,8 +6,6 @@ without spaces around it.  A number has an absolute value below 1e300.  A larger
 result is unknown.
 """
 
-from __future__ import annotations
-
 import re
 
 # It excludes infinities, makes each int convertible to float, and keeps products of ints small.

@@ -4,8 +4,6 @@ A session owns the memory that goes with it: its outbox, its open transactions, 
 they alone fill.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .session import Session

@@ -3,8 +3,6 @@
 The destination header becomes a name; the rules allow or refuse it; the subscription joins the queue or topic.
 """
 
-from __future__ import annotations
-
 import secrets
 
 from gateway.codec import Head

@@ -9,8 +9,6 @@ SUBSCRIBE, UNSUBSCRIBE    1.1, 1.2: without `id` the destination is the id
 ACK, NACK                 1.2: the message-id, in `id` or `message-id`; 1.1: `subscription` may be missing or wrong
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gateway.codec import V10, V11, V12, Frame, Version

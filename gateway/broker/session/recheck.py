@@ -1,7 +1,5 @@
 """Recheck of sessions after the rules have changed: those with a subscription that is not allowed end, in turns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ..core import authorization

@@ -4,8 +4,6 @@ A subscription that goes leaves its queue first; the messages that it did not se
 queues take them back when all subscriptions that go together have gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 

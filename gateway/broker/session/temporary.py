@@ -3,8 +3,6 @@
 The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name.
 """
 
-from __future__ import annotations
-
 import secrets
 
 from ..core.ports import Peer

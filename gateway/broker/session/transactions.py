@@ -1,7 +1,5 @@
 """Transactions: the SENDs, ACKs and NACKs of a session between BEGIN and COMMIT, kept until then."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gateway.codec import Frame

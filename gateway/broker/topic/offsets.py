@@ -4,8 +4,6 @@ An offset stands behind the last message before which all are acknowledged.  It 
 the name that SUBSCRIBE gives as `resume`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -6,8 +6,6 @@
 The first MESSAGE behind a gap, of messages that the streams no longer have, has `gap:true` and `first-seq`.
 """
 
-from __future__ import annotations
-
 from ..core.context import Context
 from ..core.ports import ANONYMOUS
 from ..errors import NotAllowed

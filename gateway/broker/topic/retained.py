@@ -4,8 +4,6 @@ A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it
 subscriber gets what the name, or pattern, covers, marked `retained:true`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from functools import partial

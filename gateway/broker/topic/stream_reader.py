@@ -8,8 +8,6 @@
 No message is missed, doubled or out of order.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator

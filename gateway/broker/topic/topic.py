@@ -7,8 +7,6 @@ publishers back when it is slow, gets a private queue, with its window, ledger, 
 A subscription with wildcards has a topic, too, with the pattern as its name; the router hands it what matches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Protocol

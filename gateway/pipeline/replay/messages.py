@@ -9,8 +9,6 @@ A message is sent as its subscribers saw it, with these differences:
 * `expires` is as far from now as it was from then: a message that was good for 30 seconds is so again.
 """
 
-from __future__ import annotations
-
 import re
 
 from pyspark.sql import Column, DataFrame

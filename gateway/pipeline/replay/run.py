@@ -13,8 +13,6 @@ again under the same ids, which our gateway remembers for `dedup_window`: a part
 twice only if a killed run is begun again later than that, against a broker without a journal here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

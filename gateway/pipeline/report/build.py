@@ -8,8 +8,6 @@
 Clients make as many reasons, destinations and sessions as they like: only few rows come from Spark to the driver.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

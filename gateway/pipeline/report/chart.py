@@ -4,8 +4,6 @@ A chart is as wide as its place and keeps its height: positions across are perce
 only the curves stand in an inner `svg` that is stretched.  The page puts a table with the same figures behind it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ This module goes to the workers by value, so they need pyarrow and no package of
 other modules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 

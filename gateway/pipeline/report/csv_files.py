@@ -4,8 +4,6 @@ Times are ISO 8601 in UTC, latencies microseconds, sizes bytes.  Spreadsheets ta
 or `@` for a formula, and clients choose the names here; such a text has an apostrophe in front.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ are read or shown.
 Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

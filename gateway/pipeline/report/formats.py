@@ -3,8 +3,6 @@
 Latencies come out of buckets that are 9 % wide, so they have two digits.
 """
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime, timedelta
 

@@ -7,8 +7,6 @@ Each figure carries its exact value for programs: `data-figure` names it, `data-
 bytes or a count).  The row of a table says what it belongs to (`data-destination`, `data-time` and the like).
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Sequence
 from datetime import datetime

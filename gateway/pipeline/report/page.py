@@ -4,8 +4,6 @@ Its Content-Security-Policy forbids everything but the one style sheet in it, by
 So even markup that got past `html` could neither run nor call home.  The sections stand here in their order.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence

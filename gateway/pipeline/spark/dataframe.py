@@ -9,8 +9,6 @@ than a column has null there; a column that is newer than this program is not re
 The files are named once, when the DataFrame is made: a compaction during a long read makes the reading fail.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path

@@ -8,8 +8,6 @@ where spark-submit does (`--deploy-mode client`), in this same Python: it writes
 need no shared disk.  The executors read the archive, so all of them must see it.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 import zipfile

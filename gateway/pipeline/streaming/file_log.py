@@ -13,8 +13,6 @@ A job reads `raw` alone.  Files that a manifest of the history lists, that are n
 found are missing in the table for ever.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -14,8 +14,6 @@ run with `--once` fails.  There are two ways:
     a batch has planned it          a kill, and then the job was away too long.  The batch's file keeps it (`tables`)
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -8,8 +8,6 @@ make rounds of 300 ms: 900 clients that come back after a restart were not in af
 accepted for each share of time that the round took (see `wire/fairness.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

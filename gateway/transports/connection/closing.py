@@ -6,8 +6,6 @@ session, because a flood of clients that do not read would keep as many files op
 on another connection, because it waits there for the messages that it does not read here.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import structlog

@@ -11,8 +11,6 @@ it lives in the connection's nursery and ends when all is written.  Timers are t
 No exception may leave: it would end the whole listener.  So `serve` catches all, logs it and closes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

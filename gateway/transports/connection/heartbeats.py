@@ -8,8 +8,6 @@ not closed for that.
 small object behind there, until its next date.
 """
 
-from __future__ import annotations
-
 import math
 
 import trio

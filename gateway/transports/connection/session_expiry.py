@@ -9,8 +9,6 @@ the end                         ERROR, and the connection is closed
 files were read again           ERROR, where the client's login is valid no more; else its groups of now
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 

@@ -6,8 +6,6 @@
 While a writer is at work the outbox only gathers, so that bytes never overtake each other.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import trio

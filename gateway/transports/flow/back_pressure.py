@@ -16,8 +16,6 @@ could be what all others wait for.  To its user a blocked program seems to hang,
 counter, and by a line in the log for a block that lasts.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 import time

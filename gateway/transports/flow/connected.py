@@ -1,7 +1,5 @@
 """Connected: what the server, and the modules of this package, need of a connection, and its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol

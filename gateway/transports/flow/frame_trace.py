@@ -13,8 +13,6 @@ token, the body of a renewal, and of a login all but its versions, because some 
 begins behind CONNECT and CONNECTED, and shows no heart-beats.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -18,8 +18,6 @@ called when much was freed.  What is resident then and belongs to no client is a
 to close sessions: it would not help, and would not end.  The log says so, and the kernel decides.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Mapping

@@ -12,8 +12,6 @@ Anonymous clients share no bucket of a user.  A unix socket has no address, and 
 that it does not name: neither has a limit of an address.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from weakref import WeakValueDictionary

@@ -5,8 +5,6 @@ due next, and stands in the slot of that moment; one task walks over the slots, 
 that was busy meanwhile just asks for a later slot, so traffic costs the wheel nothing.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from typing import Protocol

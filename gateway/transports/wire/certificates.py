@@ -4,8 +4,6 @@ A connection keeps the context that it began with, so that new files are for new
 used is an error that names the setting and the file; when files are read again, the old ones then stay in force.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ clients that come back after a restart would log in one by one.  So one more pas
 round took: a line always gets some 15 % of the whole.  A gate is no lock: a client that has passed may wait, or end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from time import perf_counter
 

@@ -24,8 +24,6 @@ that we do not know) speaks of the proxy itself, as in its health checks.  `acce
 is trusted, before the first byte is read.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ broadcast cheap; `TlsPipe` (`tls.py`) on another pipe.  A `Link` is a pipe as ST
 frames for browsers.  The connection loop is written once, against `Link`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

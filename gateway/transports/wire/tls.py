@@ -17,8 +17,6 @@ TLS has records that carry nothing for us: new keys (12 us each, for 27 bytes), 
 them, and keeps its answers until we write.  A peer that sends nothing else, or has so many answers waiting, is cut off.
 """
 
-from __future__ import annotations
-
 import ssl
 from contextlib import suppress
 
