@@ -55,7 +55,7 @@ def events() -> dict[tuple[str, str], Event]:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = dict(_constants(tree))
-        loggers = dict(_loggers(tree))
+        loggers = _loggers(tree)
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (found_level := _level(call, loggers)) is not None:
                 logger, level = found_level
@@ -80,19 +80,25 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield ast.unparse(node.targets[0]), node.value.value
 
 
-def _loggers(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _loggers(tree: ast.Module) -> dict[str, str]:
+    found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             call = node.value
             if ast.unparse(call.func) == "structlog.get_logger":
-                yield ast.unparse(node.targets[0]), ast.literal_eval(call.args[0]) if call.args else ""
+                found[ast.unparse(node.targets[0])] = ast.literal_eval(call.args[0]) if call.args else ""
+    # `say = log.info if ... else log.warning`: it is of that logger.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp) and ast.unparse(node.targets[0]) == "say":
+            found["say"] = found.get(ast.unparse(node.value.body).rpartition(".")[0], "")
+    return found
 
 
 def _level(call: ast.Call, loggers: dict[str, str]) -> tuple[str, str] | None:
     """Logger and level of a call that logs."""
     name = ast.unparse(call.func)
     if name == "say":
-        return next(iter(loggers.values()), ""), "?"
+        return loggers.get("say", ""), "?"
     start, _, level = name.rpartition(".")
     is_log = start == "log" or start in loggers
     return (loggers.get(start, ""), level) if is_log and level in LEVELS else None

@@ -147,6 +147,8 @@ def _place(name: str, option: str | None) -> str:
 def _stopping() -> Iterator[threading.Event]:
     """An event that the first SIGTERM or Ctrl-C sets; the second signal has its usual effect."""
     event = threading.Event()
+    # Known before the first of them is set: a signal may come between the two.
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
 
     def stop(number: int, frame: FrameType | None) -> None:
         restore()
@@ -156,7 +158,8 @@ def _stopping() -> Iterator[threading.Event]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    for each in before:
+        signal.signal(each, stop)
     try:
         yield event
     finally:

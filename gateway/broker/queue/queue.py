@@ -315,7 +315,7 @@ class Queue:
                     oldest = self.in_memory.oldest()
                     self._dispatcher.withdraw(oldest)
                     settle(oldest, "queue-full")
-            case Overflow.DISCONNECT:
+            case _:  # Overflow.DISCONNECT
                 error = self.limits.slow_consumer(self.name, self.waiting)
                 for subscription in self.subscriptions:
                     self.context.slow_consumers.end(subscription.peer, error)

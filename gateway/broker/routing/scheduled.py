@@ -14,7 +14,7 @@ from ..core.context import Context
 from ..core.scheduler import Timer
 from ..model.changes import Stored
 from ..model.message import Message, PreparedSend
-from ..model.options import Retain, SendOptions
+from ..model.options import Retain, SendOptions, shared
 from ..model.policy import QueueArguments
 
 KIND = "delayed"
@@ -128,11 +128,13 @@ class ScheduledSends:
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
-        options = dataclasses.replace(
-            message.options,
-            persistent=True,
-            retain=Retain(extra["retain"]) if extra["retain"] else None,
-            queue_arguments=QueueArguments.from_store(extra),
+        options = shared(
+            dataclasses.replace(
+                message.options,
+                persistent=True,
+                retain=Retain(extra["retain"]) if extra["retain"] else None,
+                queue_arguments=QueueArguments.from_store(extra),
+            )
         )
         sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
         # Below 0 for what became due while no process ran: it arrives at once, in the order of the dates.

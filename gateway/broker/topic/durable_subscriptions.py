@@ -50,7 +50,7 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
         return None
     if topic.startswith(USER) and peer.login == ANONYMOUS:
         raise NotAllowed(
-            "a durable user destination needs a login",
+            "a durable subscription of a user needs a login",
             "without one, the next session is another user; send login in CONNECT",
         )
     ends_with_consumers = options.queue_arguments is not None and options.queue_arguments.auto_delete is True

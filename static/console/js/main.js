@@ -21,6 +21,7 @@ import { subscriptions } from "./pages/subscriptions.js";
 
 const $ = (id) => document.getElementById(id);
 
+// `cursors` is the name of the page of offsets in addresses that users keep.
 const PAGES = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
 Object.assign(PAGES, { playground, pipeline, settings });
 const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings"];

@@ -93,3 +93,8 @@ def test_unknown() -> None:
     ]:
         message = {"b": "1", "c": "red", "d": "9" * 100, "empty": "", "nan": "nan"}
         assert outcome(selector, message) is None
+
+
+def test_two_headers_are_compared_as_numbers_if_both_are() -> None:
+    for a, b, expected in [("1", "1.0", True), ("1", "one", False), ("x", "x", True), ("x", "y", False)]:
+        assert outcome("a = b", {"a": a, "b": b}) is expected

@@ -88,8 +88,8 @@ class TestSpellings:
         [
             (RABBITMQ, "ada", "/temp-topic/a", "a temporary topic has no durable subscriptions"),
             (SHARED, "ada", "/app/a", "no function for this destination"),
-            *((each, "", "/user/queue/a", "a durable user destination needs a login") for each in KINDS),
-            (PASSING, "", "/user/queue/a", "a durable user destination needs a login"),
+            *((each, "", "/user/queue/a", "a durable subscription of a user needs a login") for each in KINDS),
+            (PASSING, "", "/user/queue/a", "a durable subscription of a user needs a login"),
             *((each, "", TOPIC, "a durable subscription with a name needs a client-id") for each in NAMED),
         ],
     )

@@ -212,6 +212,14 @@ class TestAnotherOfTheName:
         assert len(names(scene)) == 1
         assert scene.broker.counters.totals()["dropped"] == 1
 
+    def test_the_groups_of_the_old_one_give_their_room_back(self, scene: Scene) -> None:
+        client = consumer(scene, ACTIVEMQ)
+        client.unsubscribe()
+        publish(scene, b"old", JMSXGroupID="g")
+        assert scene.broker.context.group_bytes > 0
+        client.subscribe("/topic/b", **ACTIVEMQ)
+        assert scene.broker.context.group_bytes == 0
+
     @pytest.mark.parametrize("headers", [ACTIVEMQ, SHARED])
     @pytest.mark.parametrize("topic", ["/topic/b", "/topic/*", "/exchange/amq.direct/a"])
     def test_another_topic(self, scene: Scene, headers: Headers, topic: str) -> None:
