@@ -74,6 +74,7 @@ class Broker:
         self.memory = Memory(self.quotas, self._on_memory)
         self._on_pressure, self._on_relief = on_pressure, on_relief
         # What the parts of the broker share; some of it has a name here, too.
+        self._on_close = self._forget_session  # one object for all sessions
         self.context = Context(
             self.quotas,
             policies,
@@ -128,7 +129,7 @@ class Broker:
             client_id=client_id,
             access=access,
             frame_end=frame_end,
-            on_close=self._forget_session,
+            on_close=self._on_close,
         )
         self.sessions[session.id] = session
         # A client that lost its connection comes again before the old one is found dead: it must not wait for that.

@@ -80,7 +80,7 @@ class Session:
         self.peer = peer
         self.transport = transport
         self.connected_at = connected_at  # seconds since the epoch
-        self.outbox = Outbox(self, carrier, context.quotas.max_outbound, context.dirty, context.slow_consumers.strain)
+        self.outbox = Outbox(self, carrier, context.quotas.max_outbound, context.dirty, context.slow_consumers.on_high)
         self.temporaries = TemporaryDestinations(self, router.registry, context.quotas.max_subscriptions)
         self.subscriptions: Subscriptions = Subscriptions(
             context, router, self, self.outbox, self.temporaries, version, self.form
