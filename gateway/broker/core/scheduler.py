@@ -90,19 +90,20 @@ class Scheduler:
         self._cancelled += 1
         if self._cancelled > len(self) // 2 + _SLACK and not self._swept:
             self._swept, self._heap = self._heap, []
-            self._sweep()
+            self.run(self._sweep())
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Iterator[None]:
         """Drop what was cancelled."""
-        # From the end of the list: what is left of it is a heap still, so that timers can fall due between two turns.
-        for _ in range(min(self._sweeps_per_turn, len(self._swept))):
-            each = self._swept.pop()
-            if each[2].action is None:
-                self._cancelled -= 1
-            else:
-                heapq.heappush(self._heap, each)
-        if self._swept:
-            self.later(self._sweep)
+        while self._swept:
+            # From the end of the list: what is left is a heap still, so that timers can fall due between two turns.
+            for _ in range(min(self._sweeps_per_turn, len(self._swept))):
+                each = self._swept.pop()
+                if each[2].action is None:
+                    self._cancelled -= 1
+                else:
+                    heapq.heappush(self._heap, each)
+            if self._swept:
+                yield
 
     def tick(self) -> None:
         """Carry out what is due."""
