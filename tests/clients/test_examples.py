@@ -189,15 +189,19 @@ def test_chat(tmp_path: Path) -> None:
             each.end()
 
 
+README = (ROOT / "README.md").read_text()
+
+
 def shown(language: str) -> str:
     """The block of README.md in that language."""
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     return str(text)
 
 
-def test_the_readme_shows_a_small_picture_and_the_page() -> None:
+def test_the_readme_is_short_with_a_small_picture_and_the_page() -> None:
     assert shown("js") == (EXAMPLES / "browser.js").read_text()
-    assert "(docs/console.webp)" in (ROOT / "README.md").read_text()
+    assert len(README.split()) <= 900
+    assert "(docs/console.webp)" in README
     assert (ROOT / "docs" / "console.webp").stat().st_size < 80_000, "`python -m tests.console.picture` makes it"
 
 
