@@ -197,7 +197,7 @@ class TestPage:
 
     @pytest.mark.parametrize("name", JOBS)
     def test_its_columns_are_those_of_the_jobs(self, name: str) -> None:
-        lists = {"deadletters": deadletters._TABLE, "consumers": consumers._table([]).column_names}
+        lists = {"deadletters": deadletters.COLUMNS, "consumers": consumers._table([]).column_names}
         columns = {*JOBS[name].keys, *JOBS[name].merges, *lists.get(name, ())}
         table = self.PAGE.partition(f"**{name}**")[2].partition("| column | type |")[2].splitlines()[2:]
         rows = list(itertools.takewhile(lambda line: line.startswith("|"), table))
