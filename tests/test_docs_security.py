@@ -261,7 +261,7 @@ async def _logged_in(app: Any) -> str:
 @pytest.mark.long
 def test_the_cookie_of_flask(tmp_path: Path) -> None:
     with played("Cookie of Starlette and FastAPI", tmp_path) as scene:
-        cookie = flask({"user": "alice", "groups": ["ops"]}, issuer.LONG_SECRET)
+        cookie = flask({"user": "alice", "groups": ["ops"]}, (tmp_path / "cookie-keys.txt").read_text().strip())
         assert "user-name:alice" in upgrade(scene.gateway, Cookie=f"session={cookie}", Origin=APPLICATION)
 
 
