@@ -29,11 +29,7 @@ reads STOMP's standard headers in any case.
 Every frame but CONNECT may have `receipt`, which asks for a RECEIPT when the frame is carried out. BEGIN, COMMIT and
 ABORT have `transaction`, its name.
 
-| Treatment | Meaning |
-| --- | --- |
-| passed on | The gateway does not use the header. Subscribers get it unchanged. |
-| refused | The gateway cannot fulfil the request: an ERROR says so. |
-| without effect | The request makes no difference here. |
+A header that is refused gets an ERROR; one without effect is accepted, because it makes no difference here.
 """
 
 _NEAR_MISSES = (

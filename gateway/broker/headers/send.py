@@ -27,7 +27,8 @@ _SERVER_HEADERS = (
 ).split()
 
 
-def _passed_on(name: str, meaning: str, broker: str = "") -> HeaderRow:
+def _passed_on(name: str, broker: str = "") -> HeaderRow:
+    meaning = "Subscribers get it unchanged."
     return HeaderRow(_FRAMES, (Spelling(name, broker=broker),), Treatment.PASSED_ON, meaning)
 
 
@@ -142,14 +143,9 @@ SEND = (
         "The gateway passes on the bytes of a body.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
-    _passed_on("content-type", "The media type of the body."),
-    _passed_on("content-encoding", "The compression of the body.", RABBITMQ),
-    _passed_on("correlation-id", "The request to which an answer belongs."),
-    _passed_on("type", "The kind of message."),
-    _passed_on("timestamp", "The time of sending, by the sender's clock."),
-    _passed_on("app-id", "The program that sent the message.", RABBITMQ),
-    _passed_on("amqp-message-id", "The sender's own id of the message.", RABBITMQ),
-    _passed_on("amq-msg-type", "text or bytes, for consumers of ActiveMQ.", ACTIVEMQ),
+    *map(_passed_on, ("content-type", "correlation-id", "type", "timestamp")),
+    *(_passed_on(name, RABBITMQ) for name in ("content-encoding", "app-id", "amqp-message-id")),
+    _passed_on("amq-msg-type", ACTIVEMQ),
     *map(_of_the_server, _SERVER_HEADERS),
     # Refused: a program that relies on repetition would notice only much later that nothing is repeated.
     _refused(
