@@ -57,7 +57,7 @@ SUBSCRIBE = (
     ),
     _honoured(
         "Only messages that match the [selector](selectors.md) are delivered.",
-        Spelling("selector", values.Anything("a condition of JMS; or empty, which counts as no header"), "text"),
+        Spelling("selector", values.Anything("a condition of JMS, or empty for none"), "text"),
     ),
     # On a queue it cannot be kept: a message that its only consumer may not have would wait for ever.
     _honoured(
