@@ -7,6 +7,7 @@ All of it comes from the class in `gateway/config/settings.py`; a test compares 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -70,7 +71,8 @@ def _allowed(field: FieldInfo) -> str:
             if getattr(constraint, key, None) is not None:
                 bounds[key] = getattr(constraint, key)
     if "pattern" in bounds:
-        return f"`{bounds['pattern']}`".replace("|", "\\|")
+        words = re.fullmatch(r"\^\(([\w|-]+)\)\$", bounds["pattern"])
+        return f"`{words[1].replace('|', '`, `')}`" if words else f"`{bounds['pattern']}`".replace("|", "\\|")
     if "gt" in bounds:
         return f"over {bounds['gt']}, to {bounds['le']}"
     return f"{bounds['ge']}–{bounds['le']}" if "ge" in bounds else ""

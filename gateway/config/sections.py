@@ -43,7 +43,7 @@ class SecuritySettings(BaseSettings):
     """File of the certificate chain, in PEM, the server's own certificate first."""
 
     tls_key: Place = None
-    """File of its private key, in PEM, without a passphrase."""
+    """File of the private key of tls_certificate, in PEM, without a passphrase."""
 
     tls_min_version: str = Field("1.2", pattern="^1[.][23]$")
     """Lowest version of TLS: 1.2 or 1.3."""
@@ -66,7 +66,8 @@ class SecuritySettings(BaseSettings):
     on`). Then every connection must have one and come from trusted_proxies."""
 
     websocket_proxy_protocol: bool = False
-    """The same for websocket and websocket_tls, before the HTTP request."""
+    """Whether connections to websocket and websocket_tls begin with a PROXY protocol header, before the HTTP
+    request."""
 
     authenticator: Attribute = ""
     """Python [function](security.md#a-function-of-your-own) that authenticates clients, as `module:attribute`. It is
@@ -148,17 +149,17 @@ class SecuritySettings(BaseSettings):
     """Average bytes per second of one session (0: no limit)."""
 
     max_frames_per_second_per_user: FrameRate = 0
-    """The same of all sessions of one user together; `anonymous` has no limit."""
+    """Average frames per second of all sessions of one user (0: no limit); `anonymous` has no limit."""
 
     max_bytes_per_second_per_user: ByteRate = 0
-    """Average bytes per second of all sessions of one user together."""
+    """Average bytes per second of all sessions of one user (0: no limit)."""
 
     max_frames_per_second_per_address: FrameRate = 0
-    """Average frames per second of all sessions of one address, or one /64 network of IPv6. Unix sockets and
-    trusted_proxies have no limit."""
+    """Average frames per second of all sessions of one address, or one /64 network of IPv6 (0: no limit). Unix sockets
+    and trusted_proxies have no limit."""
 
     max_bytes_per_second_per_address: ByteRate = 0
-    """Average bytes per second of all sessions of one address."""
+    """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
     """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
