@@ -52,7 +52,7 @@ class _TargetType(click.ParamType[Target]):
 @click.option("--origin", default="", help="Origin of the page, if it is another site's.")
 @click.option("--ca", type=_FILE, help="Authorities to trust instead of the system's.")
 @click.option("--cert", type=_FILE, help="Client certificate in PEM.")
-@click.option("--key", type=_FILE, help="Its key, if it has a file of its own.")
+@click.option("--key", type=_FILE, help="The key of --cert, if it has a file of its own.")
 @click.option("--user", default="", help="User that the gateway runs as; without it, the user of its process.")
 @click.option("--idle", type=click.FloatRange(0, 3600), default=30.0, show_default=True, help="Seconds of silence.")
 @click.option("--patience", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds to wait.")
