@@ -114,8 +114,10 @@ def markdown(rows: Sequence[Row]) -> str:
         for each in compared.values()
     ]
     lines += ["", "| scenario | server | budget |", "|---|---|---|"]
-    # What a part costs among few, its ratio says.
-    rest = {name: each for name, each in by_name.items() if name not in compared and not name.endswith("few")}
+    # What a part costs among few, its ratio says; the page says what there is to say of fsyncs.
+    rest = {
+        name: each for name, each in by_name.items() if name not in compared and not name.endswith(("few", "syncs"))
+    }
     lines += [_line(_measured(each)) for each in rest.values()]
     return "\n".join(lines)
 

@@ -91,7 +91,7 @@ def page() -> str:
     """The reference page, in Markdown."""
     with tempfile.TemporaryDirectory() as folder:
         sections = [
-            "\n\n".join(filter(None, (f"## {title}", text, "".join(_table(metrics)))))
+            "\n\n".join(filter(None, (f"## {title}", text, "".join(_list(metrics)))))
             for (title, text), metrics in zip(_SECTIONS, every(Path(folder)), strict=True)
         ]
     return HEAD + "\n".join(sections) + _PROCESS
@@ -124,14 +124,13 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
     yield of_spans(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
 
 
-def _table(metrics: Iterator[Metric]) -> Iterator[str]:
-    yield "| Metric | Meaning |\n| --- | --- |\n"
+def _list(metrics: Iterator[Metric]) -> Iterator[str]:
     same: dict[str, str] = {}  # labels with their values -> the metric that named them before
     for family in metrics:
         name, labels = exposed(family), _labels(family)
         shown = f"The same as of `{same[labels]}`" if labels in same else labels
         kind = "" if family.type in ("counter", "gauge") else f"{family.type.capitalize()}."
-        yield f"| `{name}` | {' '.join(filter(None, [family.documentation, f'{shown}.' if shown else '', kind]))} |\n"
+        yield f"* `{name}`: {' '.join(filter(None, [family.documentation, f'{shown}.' if shown else '', kind]))}\n"
         if len(labels.split()) > _SHORT:
             same.setdefault(labels, name)
 

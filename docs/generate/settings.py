@@ -31,6 +31,8 @@ A list is comma-separated in a variable, and an array in the file. Bytes may hav
 `"64MiB"`. A relative path in the file is relative to its folder, in a variable to the working directory. An unknown
 name or a wrong value ends the start with one sentence that says where it stands.
 
+Behind each name is its default, and what else it may be.
+
     gateway check-config          # the settings in force, and the source of each value
     gateway check-config --bind   # and whether the ports are free
     gateway check-config --list   # all names
@@ -44,13 +46,12 @@ def page() -> str:
 
 def _section(title: str, names: Iterable[str]) -> str:
     rows = [_row(name, Settings.model_fields[name]) for name in names]
-    return f"\n## {title}\n\n| Setting | Default | Meaning |\n| --- | --- | --- |\n{''.join(rows)}"
+    return f"\n## {title}\n\n{''.join(rows)}"
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    text = descriptions()[name].replace("|", "\\|")
     shown = f"[[{name}]]" if name in TABLES else name
-    return f"| `{shown}` | {'; '.join(filter(None, [_default(field), _allowed(field)]))} | {text} |\n"
+    return f"* `{shown}` ({'; '.join(filter(None, [_default(field), _allowed(field)]))}): {descriptions()[name]}\n"
 
 
 def _default(field: FieldInfo) -> str:
@@ -59,7 +60,7 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
         size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
-        return f"`{value}` ({size})"
+        return f"`{value}`, {size}"
     return f"`{toml(value)}`"
 
 
@@ -72,7 +73,7 @@ def _allowed(field: FieldInfo) -> str:
                 bounds[key] = getattr(constraint, key)
     if "pattern" in bounds:
         words = re.fullmatch(r"\^\(([\w|-]+)\)\$", bounds["pattern"])
-        return f"`{words[1].replace('|', '`, `')}`" if words else f"`{bounds['pattern']}`".replace("|", "\\|")
+        return f"`{words[1].replace('|', '`, `')}`" if words else f"`{bounds['pattern']}`"
     if "gt" in bounds:
         return f"over {bounds['gt']}, to {bounds['le']}"
     return f"{bounds['ge']}–{bounds['le']}" if "ge" in bounds else ""
