@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,17 +30,29 @@ def _of(context: click.Context) -> Iterator[str]:
     path = context.command_path
     depth = len(path.split())
     if not isinstance(command, click.Group):
-        yield f"{'#' * depth} {path}\n"
-        yield f"```text\n{command.get_help(context).strip()}\n```\n"
+        yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
+        if shown := "\n\n".join(_shown(context)):
+            yield f"```text\n{shown}\n```\n"
         return
     if depth > 1:
-        yield f"{'#' * depth} {path}\n\n{(command.help or '').strip()}\n"
+        yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
     below = [each for name in command.list_commands(context) if not (each := _context(context, name)).command.hidden]
     shared = _shared([each for each in below if not isinstance(each.command, click.Group)])
     if shared:
         yield from _listed(shared, depth + 1)
     for each in below:
         yield from _of(_without(each, set(shared)))
+
+
+def _shown(context: click.Context) -> Iterator[str]:
+    """Arguments and options of a command, where it has any."""
+    command = context.command
+    if any(isinstance(each, click.Argument) for each in command.params):
+        yield " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+    formatter = context.make_formatter()
+    command.format_options(context, formatter)
+    if options := formatter.getvalue().strip():
+        yield options
 
 
 def _context(parent: click.Context, name: str) -> click.Context:
