@@ -115,9 +115,9 @@ class SecuritySettings(BaseSettings):
     """Key in the cookie's data that holds the user's name."""
 
     login_attempts: Annotated[int, Field(ge=1, le=100_000)] = 60
-    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute. An address
-    with a successful login within a day is still checked, until it has as many failures of its own. Tokens, tickets,
-    cookies and certificates are always checked."""
+    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute; refusals
+    of the `authenticator` count, too. An address with a successful login within a day is still checked, until it has as
+    many failures of its own. Tokens, tickets, cookies and certificates are always checked."""
 
     login_delay: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Seconds until a failed login is answered, so that guessing is slow."""
