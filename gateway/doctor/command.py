@@ -49,10 +49,10 @@ class _TargetType(click.ParamType[Target]):
 @click.option("--token-file", type=_FILE, help="File with a token (JWT), instead of a passcode.")
 @click.option("--config", type=_FILE, help="The gateway's gateway.toml, if it is on this machine.")
 @click.option("--nginx", type=_FILE, help="The proxy's nginx.conf, or the output of `nginx -T`, to be read.")
-@click.option("--origin", default="", help="Origin of the page that opens the WebSocket, if it is another site's.")
-@click.option("--ca", type=_FILE, help="Authorities in PEM that clients trust, instead of the system's.")
-@click.option("--cert", type=_FILE, help="Certificate in PEM that clients show.")
-@click.option("--key", type=_FILE, help="Its key, where that has a file of its own.")
+@click.option("--origin", default="", help="Origin of the page, if it is another site's.")
+@click.option("--ca", type=_FILE, help="Authorities to trust instead of the system's.")
+@click.option("--cert", type=_FILE, help="Client certificate in PEM.")
+@click.option("--key", type=_FILE, help="The key of --cert, if it has a file of its own.")
 @click.option("--user", default="", help="User that the gateway runs as; without it, the user of its process.")
 @click.option("--idle", type=click.FloatRange(0, 3600), default=30.0, show_default=True, help="Seconds of silence.")
 @click.option("--patience", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds to wait.")
@@ -73,9 +73,8 @@ def doctor(
 ) -> None:
     """Find what is wrong with a gateway and the proxy in front of it.
 
-    The doctor connects as clients do.  Where the gateway's settings are on this machine, it also checks files, ports
-    and limits here.  Without --url, --websocket and --tcp it connects to the listeners of the settings.  It takes as
-    long as --idle.
+    The doctor connects as clients do, without --url, --websocket and --tcp to the listeners of the settings.  On the
+    gateway's machine it also checks files, ports and limits.  It takes as long as --idle.
 
     Exit status: 0, or 1 where a line begins with FAIL.
     """

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("gateway")
 
 # Seconds for the last batches.
-_LONGEST_WRITE = 10.0
+LONGEST_WRITE = 10.0
 
 # A body before login is a mistake or an attack; so many bytes of it are read and ignored.
 _CONNECT_BODY = 1024
@@ -217,7 +217,7 @@ class Gateway:
         """Write all batches to the store; False: it took too long."""
         if self._server.committer is None:
             return True
-        with trio.move_on_after(_LONGEST_WRITE) as waiting:
+        with trio.move_on_after(LONGEST_WRITE) as waiting:
             await self._server.committer.finish()
         if waiting.cancelled_caught:
             log.error("the store does not take what is left")

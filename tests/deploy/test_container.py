@@ -25,7 +25,7 @@ import gateway
 from gateway.auth.passwords import hash_passcode
 from gateway.cli.serve import SHUTDOWN_MARGIN
 from gateway.config.settings import Settings, load
-from gateway.runtime.gateway import _LONGEST_WRITE
+from gateway.runtime.gateway import LONGEST_WRITE
 from tests.clients.driver import ROOT, tool
 from tests.deploy.image import Build, Context, run_container
 from tests.gateway_process import HOST, GatewayProcess
@@ -35,7 +35,7 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 BIN = Path(sys.executable).parent
 IMAGE = f"stomp-gateway:{gateway.__version__}"
-LONGEST_DRAIN = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
+LONGEST_DRAIN = Settings.model_fields["drain_timeout"].default + LONGEST_WRITE + SHUTDOWN_MARGIN
 
 
 def checked(*command: str) -> None:

@@ -39,16 +39,22 @@ def test_every_row_is_there_with_all_it_says() -> None:
     titles = {
         "CONNECT": "CONNECT and STOMP",
         "STOMP": "CONNECT and STOMP",
-        **dict.fromkeys(("BEGIN", "COMMIT", "ABORT"), "BEGIN, COMMIT and ABORT"),
+        "ACK": "ACK and NACK",
+        "NACK": "ACK and NACK",
     }
     for row in TABLE:
-        sections = ["Queue arguments on SEND and SUBSCRIBE"] if row.argument else [titles.get(f, f) for f in row.frames]
+        frames = [frame for frame in row.frames if frame not in ("BEGIN", "COMMIT", "ABORT", "DISCONNECT")]
+        if row.name == "receipt" or not frames:
+            assert f"`{row.name}`" in headers.HEAD
+            continue
+        sections = ["Queue arguments on SEND and SUBSCRIBE"] if row.argument else [titles.get(f, f) for f in frames]
         for title in sections:
-            (line,) = [line for line in lines_of(title) if line.startswith(f"| `{row.name}`")]
-            assert line.endswith(f" | {row.meaning} |")
-            assert f"| {row.treatment.value} |" in line
+            (line,) = [
+                line for line in lines_of(title) if line.endswith(f"{row.meaning} |") and f"`{row.name}`" in line
+            ]
+            assert row.treatment is Treatment.HONOURED or f"| {row.treatment.value} |" in line
             for spelling in row.spellings:
                 assert f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "") in line
-                if row.treatment is not Treatment.REFUSED:
+                if row.treatment is Treatment.HONOURED:
                     assert spelling.values.allowed in line
                 assert all(f"`{word}`" in line for word in spelling.passes if word)
