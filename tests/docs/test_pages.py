@@ -168,5 +168,5 @@ def test_web_applications(machine: Machine) -> None:
     assert machine.run(f"{fast}tea; python web.py salt 2> /dev/null") == "503\n202 1\n"
     machine.serve()
     assert machine.run(f"{fast}beer; python web.py coffee") == "202\n202 0\n"
-    assert machine.run("gateway subscribe /queue/orders --count 3") == "beer\n2: salt\n3: coffee\n"
+    assert machine.run("gateway subscribe /queue/orders --count 3 2> /dev/null") == "beer\n2: salt\n3: coffee\n"
     machine.run("kill -TERM $shop; wait $shop")
