@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, Visible, WhenFull
 from gateway.config.policies import KEY_RULES, KINDS, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import policies_of
@@ -46,6 +46,7 @@ EVERY_KEY_OF_QUEUES = {
     "auto_delete": (True, True),
     "idle_timeout": (0.5, 0.5),
     "durable": (True, True),
+    "visible": ("stored", Visible.STORED),
     "journal_bodies": (4096, "4096"),
     "add_user_id": (True, True),
 }

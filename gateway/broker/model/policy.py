@@ -47,6 +47,13 @@ class OnNack(Enum):
     DROP = "drop"
 
 
+class Visible(Enum):
+    """The moment from which on clients may see a durable message that no transaction sends."""
+
+    AT_ONCE = "at-once"
+    STORED = "stored"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Policy of one destination."""
@@ -73,6 +80,7 @@ class Policy:
     idle_timeout: float = 0.0  # seconds without subscribers after which a queue is deleted with its messages; 0: never
     # messages outlive the process: True: all of them; False: none; None: those that ask for it
     durable: bool | None = None
+    visible: Visible = Visible.AT_ONCE  # the moment from which on clients see them
     log_messages: int = 0  # messages that a topic's stream keeps at most; 0: no limit but the other two
     log_bytes: int = 0  # bytes that the stream keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
     # seconds that the stream keeps a message; 0: no limit but the other two.  A topic has a stream if one of these

@@ -19,7 +19,7 @@ from ..core.scheduler import Action
 from ..core.storage import Storage
 from ..model.changes import Container, Stored, StoredRow
 from ..model.message import Message
-from ..model.policy import Policy, QueueArguments
+from ..model.policy import Policy, QueueArguments, Visible
 from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import PagedMessages, PagedQueue
@@ -33,6 +33,8 @@ class StoredQueue(PagedQueue, Protocol):
     policy: Policy
     limits: QueueLimits
     consumers: Consumers
+
+    def hide(self, message: Message) -> None: ...
 
 
 class QueueStorage:
@@ -94,6 +96,9 @@ class QueueStorage:
         if message.options.persistent if self._durable is None else self._durable:
             self._enter(message)
         if not self._is_too_much(message):
+            # A paged one is read from the store anyway, and no consumer gets it before it is there.
+            if message.row > 0 and self._queue.policy.visible is Visible.STORED:
+                self._queue.hide(message)
             return False
         # The store has it alone from now on, so it needs a row, which is gone with the process.
         if not message.row:

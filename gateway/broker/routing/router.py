@@ -236,8 +236,9 @@ class Router:
 
     # the way to a destination
 
-    def _route(self, name: str, message: Message, sender: str) -> None:
+    def _route(self, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         options = message.options
+        unseen = unseen or self._context.commit is not None
         # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
@@ -253,18 +254,25 @@ class Router:
             self.retained.keep(name, message)
         if target is None and not names.is_topic(name) and not self.registry.is_gone(name):
             target = self.registry.create_queue(name, options.queue_arguments, sender)
+            if unseen:
+                target.hide(message)
             target.accept(message)
             # A limit, or its time, may have been against the message.
             self.registry.forget_if_idle(target)
         elif isinstance(target, Queue):
             self.registry.tell_ignored(target, options.queue_arguments, sender)
+            if unseen:
+                target.hide(message)
             target.accept(message)
         else:
-            self._fan_out(target, name, message, sender)
+            self._fan_out(target, name, message, sender, unseen=unseen)
 
-    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
+    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         """Give a message to the topic, if there is one, and to all patterns that match its name."""
         found = self._patterns.match(name) if self.registry.has_patterns else ()
+        if unseen:
+            for each in (*found, *([] if topic is None else [topic])):
+                each.hide(message)
         # Encoded once for all of them; a single topic does that by itself.
         wire = Wire(message) if found else None
         if topic is not None:
@@ -276,13 +284,25 @@ class Router:
             if pattern.has_late:
                 pattern.tell_late(message, sender, None if topic is None else topic.stream)
 
-    def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
-        """Route a message of the broker's own, a dead letter or one that an operator moves: it must find room."""
+    def deposit(
+        self,
+        name: str,
+        head: Head,
+        body: bytes,
+        options: SendOptions,
+        expires: float = 0.0,
+        *,
+        unseen: bool = False,
+    ) -> None:
+        """Route a message of the broker's own, a dead letter or one that an operator moves: it must find room.
+
+        `unseen`: what it comes of is not in the store yet, so that no client may see it.
+        """
         full = self._context.full.copy()
         message = Message(self._context.next_number(), head, body, options)
         message.expires = expires
         self._context.records.came(message)
-        self._route(name, message, "")
+        self._route(name, message, "", unseen=unseen)
         # The publisher at work did not publish there, and does not wait.
         self._context.full.intersection_update(full)
 
