@@ -147,13 +147,15 @@ class Router:
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
         """True if a message would have to be stored now."""
-        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.outlives(name, options):
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name):
+        is_kept = not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name)
+        if is_kept and self.outlives(name, options):
             return True
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
-        return any(each.durable_subscriptions for each in topics)
+        queues = [durable.queue for each in topics for durable in each.durable_subscriptions.values()]
+        return any(queue.storage is not None and queue.storage.keeps(options) for queue in queues)
 
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
