@@ -31,7 +31,7 @@ from gateway.broker.model.destinations import (
     lacks_slash,
 )
 from gateway.broker.model.patterns import WILDCARDS, split
-from gateway.broker.model.policy import DEFAULT, OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, OnNack, SlowConsumerAction, Visible, WhenFull
 from gateway.config.kinds import bodies
 from gateway.config.toml_file import TableError, read_each, shown, unknown
 from gateway.config.values import parse_size
@@ -52,7 +52,7 @@ _MEANT = {
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_bytes", "log_age"})
+FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "subscriptions_keep", "log_messages", "log_bytes", "log_age"})
 
 
 class PolicyError(TableError):
@@ -163,6 +163,8 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "auto_delete": _SWITCH,
     "idle_timeout": _SECONDS,
     "durable": _SWITCH,
+    "subscriptions_keep": _one_of(Kept),
+    "visible": _one_of(Visible),
     "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
     "log_bytes": _SIZE,
     "log_age": _SECONDS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, OnNack, Policy, SlowConsumerAction, Visible, WhenFull
 from gateway.config.policies import KEY_RULES, KINDS, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import policies_of
@@ -46,12 +46,14 @@ EVERY_KEY_OF_QUEUES = {
     "auto_delete": (True, True),
     "idle_timeout": (0.5, 0.5),
     "durable": (True, True),
+    "visible": ("stored", Visible.STORED),
     "journal_bodies": (4096, "4096"),
     "add_user_id": (True, True),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumerAction.CONFLATE),
     "slow_messages": (7, 7),
+    "subscriptions_keep": ("as-sent", Kept.AS_SENT),
     "conflate_by": ("symbol", "symbol"),
     "idle_timeout": (0.5, 0.5),
     "log_messages": (100_000_000, 100_000_000),

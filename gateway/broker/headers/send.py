@@ -131,7 +131,8 @@ SEND = (
     # Visible: selectors read it as JMSDeliveryMode.
     _honoured(
         "The message outlives the server's process, if the server has a store and the destination's policy does not "
-        "forbid it. Its RECEIPT comes when it is stored.",
+        "forbid it. Its RECEIPT comes when it is stored. With `false` a durable subscription does not store it, unless "
+        "the policy says otherwise.",
         Spelling("persistent", values.BOOLEAN, "persistent"),
     ),
     _without_effect(

@@ -157,7 +157,7 @@ class TestReceiptOfASubscribe:
         client, sender = scene.connect(), scene.connect()
         client.subscribe("/topic/a", durable="true", receipt="r")
         scene.vault.storage.failed("no")
-        sender.publish("/topic/a", b"1")
+        sender.publish("/topic/a", b"1", persistent="false")
         assert kinds(client) == ["1"]
         scene.commit()
         assert kinds(client) == ["r"]
