@@ -76,6 +76,27 @@ class DestinationRow(ApiModel):
     durable: bool
     dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
+    published: int = Field(description="messages that came since the destination came to be; so are the next ones")
+    delivered: int = Field(description="to consumers or subscribers")
+    acknowledged: int
+    dropped: int = Field(
+        description="by a limit, or given back and not wanted as dead letters; not those that an operator removed, or "
+        "that went with their queue. A message that is lost counts in one way only"
+    )
+    dead_lettered: int
+    expired: int
+    conflated: int = Field(description="replaced by a newer one of their key")
+    lost: int = Field(description="the sum of the last four; a topic's has what its slow subscribers lost")
+    published_rate: float = Field(description="per second, of the last five seconds; so are the next ones")
+    delivered_rate: float
+    acknowledged_rate: float
+    dropped_rate: float
+    dead_lettered_rate: float
+    expired_rate: float
+    conflated_rate: float
+    lost_rate: float
+    lost_age: float | None = Field(description="seconds since the last one was lost, to five seconds; null: none was")
+    losing: bool = Field(description="one was lost within the last minute")
 
 
 class DestinationPage(ListPage):
@@ -91,6 +112,10 @@ class DestinationDetail(DestinationRow):
     policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
+    drops: dict[str, int] = Field(
+        description="reason -> how many of `dropped`; `queue-full` is a limit: `when_full` or `slow_consumer` of the "
+        "policy says which message goes"
+    )
 
 
 class DestinationsApi(Api):
@@ -123,6 +148,7 @@ class DestinationsApi(Api):
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
                 "groups": rows.groups_of(target),
+                "drops": rows.drops_of(target),
             }
         )
 
