@@ -3,6 +3,7 @@
 The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
 """
 
+from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -11,12 +12,13 @@ from pydantic import Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, one_of
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_of
 from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
+from gateway.observe.destination_watch import STEP, DestinationWatch
 from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
@@ -35,7 +37,10 @@ class DestinationListQuery(ListQuery):
     sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
     q: str = _DESTINATIONS.q
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
-    state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field("", description="only those in this state")
+    state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
+        "", description="only those in this state; `losing`: one was lost within the last minute"
+    )
+    series: Annotated[str, one_of("true", "false")] = Field("false", description="whether rows have their `series`")
 
 
 class DestinationQuery(ApiModel):
@@ -51,6 +56,17 @@ class StreamRow(ApiModel):
     next: int
     messages: int
     octets: int = Field(description="bytes")
+
+
+class SeriesRow(ApiModel):
+    """The last rates of a destination, the oldest first, one each `step` seconds, 60 at most; before, it was idle."""
+
+    step: float
+    at: Seconds = Field(description="the end of the last value")
+    published: list[float]
+    delivered: list[float]
+    acknowledged: list[float]
+    lost: list[float]
 
 
 class DestinationRow(ApiModel):
@@ -86,7 +102,7 @@ class DestinationRow(ApiModel):
     dead_lettered: int
     expired: int
     conflated: int = Field(description="replaced by a newer one of their key")
-    lost: int = Field(description="the sum of the last four; a topic's has what its slow subscribers lost")
+    lost: int = Field(description="dropped, dead_lettered and expired; a topic's has what its slow subscribers lost")
     published_rate: float = Field(description="per second, of the last five seconds; so are the next ones")
     delivered_rate: float
     acknowledged_rate: float
@@ -97,6 +113,9 @@ class DestinationRow(ApiModel):
     lost_rate: float
     lost_age: float | None = Field(description="seconds since the last one was lost, to five seconds; null: none was")
     losing: bool = Field(description="one was lost within the last minute")
+    series: SeriesRow | None = Field(
+        description="null: it was idle for five minutes, or 500 others are busier, or the query does not ask for it"
+    )
 
 
 class DestinationPage(ListPage):
@@ -119,8 +138,9 @@ class DestinationDetail(DestinationRow):
 
 
 class DestinationsApi(Api):
-    def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
+    def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock, watch: DestinationWatch) -> None:
         self._gateway = gateway
+        self._watch = watch
         self._one_at_a_time = one_at_a_time  # as in `sessions`
 
     @Endpoint("GET", "/api/v1/destinations", "destinations", DestinationPage, example=BUSIEST)
@@ -131,7 +151,8 @@ class DestinationsApi(Api):
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:
             every = rows.every_destination(self._gateway.broker)
-            return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(rows.of_destination), tests))
+            row_of = each_row(partial(self._row, has_series=query.series == "true"))
+            return JSONResponse(await page_of(query, _DESTINATIONS, every, row_of, tests))
 
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
@@ -143,7 +164,7 @@ class DestinationsApi(Api):
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
         return JSONResponse(
             {
-                **rows.of_destination(target),
+                **self._row(target, has_series=True),
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
@@ -151,6 +172,11 @@ class DestinationsApi(Api):
                 "drops": rows.drops_of(target),
             }
         )
+
+    def _row(self, target: rows.Target, *, has_series: bool) -> dict[str, object]:
+        series = self._watch.series(target.tally) if has_series else None
+        at = {"step": STEP, "at": round(self._watch.at, 3)}
+        return {**rows.of_destination(target), "series": None if series is None else at | series}
 
     @Endpoint(
         "DELETE",

@@ -156,6 +156,7 @@ DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "dead-letters": lambda target: _has_dead_letters(target),
     "losing": lambda target: target.tally.is_losing,
     "lost": lambda target: target.tally.lost > 0,
+    "conflated": lambda target: target.tally.conflated > 0,
 }
 """States of a destination, as the filter `state` names them."""
 

@@ -9,11 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .counters import Drop
-
-LOSSES: tuple[Drop, ...] = ("queue-full", "rejected", "max-attempts", "expired")
-"""The drops that are losses: other messages were retained too much, went with their queue, or an operator removed
-them."""
+from .counters import LOSSES, Drop
 
 LOSING = 60.0
 """Seconds for which a destination counts as one that loses messages, after the last one."""
@@ -35,8 +31,8 @@ class Counts(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """In all four ways."""
-        return round(self.dropped + self.dead_lettered + self.expired + self.conflated, 1)
+        """Not conflated: that a newer one takes its place is what the key is for."""
+        return round(self.dropped + self.dead_lettered + self.expired, 1)
 
 
 _NOTHING = Counts()
@@ -74,8 +70,8 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """Messages that were lost, in all ways."""
-        return self.dropped + self.dead_lettered + self.expired + self.conflated
+        """Messages that were lost."""
+        return self.dropped + self.dead_lettered + self.expired
 
     def drop(self, why: Drop) -> None:
         """Count a message that was thrown away, if it is a loss."""
@@ -115,10 +111,11 @@ class Tally:
 class Tallies:
     """The tallies of all destinations, and of those that have gone and lost messages.  `clock`: the broker's."""
 
-    __slots__ = ("_clock", "gone")
+    __slots__ = ("_clock", "gone", "losing")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.losing = 0  # how many are losing messages, by the last look at all of them
         self.gone: OrderedDict[str, Tally] = OrderedDict()  # by name, the one that went last at the end
 
     def begin(self, name: str) -> Tally:

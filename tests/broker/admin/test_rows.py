@@ -206,6 +206,7 @@ class TestDestinations:
             "dead-letters": {"/queue/dlq.x", "/queue/grave"},
             "losing": set(),
             "lost": set(),
+            "conflated": set(),
         }
 
     def test_what_was_lost(self, stage: Stage) -> None:
