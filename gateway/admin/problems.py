@@ -282,7 +282,7 @@ class Problems:
             ways = {"dropped": tally.dropped, "expired": tally.expired, "dead-lettered": tally.dead_lettered}
             told = ", ".join([f"{count} {way}" for way, count in ways.items() if count])
             kind = "losing" if tally.dropped + tally.expired else "dead-lettering"
-            yield kind, name, f"{name[:80]} has lost messages, the last one within a minute: {told}"
+            yield kind, name, f"{told} at {name[:80]}, the last within a minute"
         for name, count in found.dead_letters.items():
             yield "dead-letters", name, f"{count} wait in {name[:80]}"
         for name, count in found.unconsumed.items():
