@@ -96,7 +96,7 @@ class History:
         text = "".join([json.dumps(each) + "\n" for each in ([_HEAD, *lines] if anew else lines)])
         try:
             target = self.path.with_name(f"_{self.path.name}") if anew else self.path
-            with open(target, "w" if anew else "a", opener=lambda name, flags: os.open(name, flags, 0o640)) as file:
+            with open(target, "w" if anew else "a", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 file.write(text)
             if anew:
                 target.replace(self.path)

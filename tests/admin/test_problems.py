@@ -12,7 +12,7 @@ import trio
 import yaml
 from trio.testing import MockClock
 
-from gateway.admin.problems import KINDS, MOST, Problem, Problems
+from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
 from gateway.broker import Broker
 from gateway.broker.core.tally import Tally
 from gateway.observe.destination_watch import Troubles
@@ -51,7 +51,7 @@ class Stand:
         """Look now; returns what is told."""
         self.problems.look(EPOCH + trio.current_time())
         for each in self.problems.present:
-            Problem.model_validate(each)
+            ProblemRow.model_validate(each)
         return self.problems.present
 
     def lose(self, name: str, **counts: int) -> None:
