@@ -245,6 +245,8 @@ class Problems:
             yield "memory-full", "", guard.reason
         elif guard.mark and guard.resident > 0.8 * guard.mark:
             yield "memory-high", "", f"the process takes {guard.resident / guard.mark:.0%} of memory_mark"
+        elif memory.pressed:
+            yield "memory-high", "", "publishers are held back, because memory is short"
         if memory.used > 0.7 * limit:
             yield "messages-fill-memory", "", f"messages take {memory.used / limit:.0%} of memory_limit"
         if held := len(gateway.blocked_publishers):
