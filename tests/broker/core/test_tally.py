@@ -169,6 +169,7 @@ def test_it_loses_for_a_minute() -> None:
     tally = Tally(Q, 100.0)
     tally.published = 1
     tally.look(105.0)
+    assert not tally.look(106.0)
     assert (tally.lost_age, tally.is_losing) == (None, False)
     tally.expired = 1
     tally.look(110.0)
