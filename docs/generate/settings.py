@@ -8,12 +8,11 @@ All of it comes from the class in `gateway/config/settings.py`; a test compares 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from gateway.config.errors import variable
-from gateway.config.kinds import KIB, MIB
+from gateway.config.kinds import quantity_of, words
 from gateway.config.reference import TABLES, descriptions, fields, toml
 
 HEAD = """\
@@ -23,9 +22,15 @@ Written by `make docs` from `gateway/config/settings.py`; change them there.
 
 The value of a setting comes from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml`
 in the working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable
-and an array in the file. Bytes may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file are
-relative to its folder, those in variables to the working directory. An unknown name, or a wrong value, ends the start
-with one sentence that says where it stands.
+and an array in the file. Relative paths in the file are relative to its folder, those in variables to the working
+directory. An unknown name, or a wrong value, ends the start with one sentence that says where it stands.
+
+Bytes and durations may have a unit, also in policies. Without one, a number counts bytes, and seconds or milliseconds
+as the setting's text says. In the file a value with a unit stands in quotes: `drain_timeout = "30s"`.
+
+* Bytes: `kB`, `MB`, `GB`, `TB` (1,000 each), `KiB`, `MiB`, `GiB`, `TiB` (1,024 each), like `64MiB`.
+* Durations: `ms`, `s`, `min`, `h`, `d`, `w`, or their words, like `250 ms`, `1.5h` or `7 days`; `m` is a minute.
+
 Settings of single destinations stand at the end of the file, in `[[policy]]` and `[[rule]]` tables: see
 [policies](policies.md) and [rules](rules.md).
 
@@ -46,30 +51,15 @@ def page() -> str:
 def _row(name: str, field: FieldInfo) -> str:
     text = descriptions()[name].replace("|", "\\|")
     where = "in the file" if name in TABLES else f"`{variable(name)}`"
-    return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
+    allowed = "tables" if name in TABLES else words(field).replace("|", "\\|")
+    return f"| `{name}`<br>{where} | {_default(field)} | {allowed} | {text} |\n"
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.default
+    value, quantity = field.default, quantity_of(field)
     if value is None or value in ("", [], ()):
         return "none"
-    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
-        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
-        return f"`{value}` ({size})"
-    return f"`{toml(value)}`"
-
-
-def _allowed(field: FieldInfo) -> str:
-    """The bounds of a setting, in words."""
-    bounds: dict[str, Any] = {}
-    for constraint in field.metadata:
-        for key in ("ge", "gt", "le", "pattern"):
-            if getattr(constraint, key, None) is not None:
-                bounds[key] = getattr(constraint, key)
-    if "pattern" in bounds:
-        return f"`{bounds['pattern']}`".replace("|", "\\|")
-    least = f"{bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
-    return f"{least} to {bounds['le']}" if least else ""
+    return f"`{toml(value)}`" + (f" ({quantity.in_words(value)})" if quantity and value else "")
 
 
 if __name__ == "__main__":
