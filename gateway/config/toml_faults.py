@@ -32,6 +32,7 @@ _TEXTS = re.compile(r"(\"[^\"]*\"|'[^']*')\s*[\"']")
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _GROUPED = re.compile(r"[0-9][0-9,_ ]*")
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_SECRET = re.compile("token|passcode|password|secret", re.IGNORECASE)  # the value must not be in a log
 _QUOTES = frozenset("“”„«»‘’`´")
 _CLOSING = {"[": "]", "{": "}"}
 
@@ -53,8 +54,9 @@ def _faults(text: str, line: int) -> Iterator[tuple[int, str]]:
     if torn and torn[0] <= line:
         yield torn
     number = opened if 0 < opened < line else line
-    if reason := _of_line(text.split("\n")[number - 1].strip()):
-        yield number, reason
+    content = text.split("\n")[number - 1].strip()
+    if reason := _of_line(content):
+        yield number, "the value cannot be read; a text needs quotes" if _SECRET.search(content) else reason
     if 0 < opened <= line:
         yield opened, f"the {bracket} is not closed; write a {_CLOSING[bracket]} where it ends"
 

@@ -36,6 +36,10 @@ FAULTS = [
     ("[a", 1, "the header must be [a]"),
     ("a = “b”", 1, QUOTES),
     ('users_file = "C:\\users"', 1, BACKSLASH),
+    *(
+        (line, 1, "the value cannot be read; a text needs quotes")
+        for line in ("admin_token = sesame", "admin_token: sesame", "a = 1, metrics_token = sesame")
+    ),
     ("// a", 1, COMMENT),
     ("a = 20 // twenty", 1, COMMENT),
     ('{"store": "memory"}', 1, LINE),

@@ -259,7 +259,7 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if destination in _OF_ONE_COMMAND:
         raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
     if destination.startswith(TEMPORARY):
-        raise NotAllowed("unsupported kind of destination", f"{destination[:80]!r} has a meaning in its own session only")
+        raise NotAllowed("unsupported kind of destination", f"{destination[:80]!r} is for its own session only")
     if destination.lstrip().startswith("/"):  # a typing error, and a queue of that name would keep messages unread
         raise NotAllowed(
             "unsupported kind of destination",

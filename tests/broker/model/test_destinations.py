@@ -133,7 +133,7 @@ class TestCanonical:
     def test_what_is_for_one_command(self) -> None:
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical("/temp-queue/a")
-        assert caught.value.detail == "'/temp-queue/a' has a meaning in its own session only"
+        assert caught.value.detail == "'/temp-queue/a' is for its own session only"
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical("/session/events")
         assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: the server sends the events")
