@@ -81,7 +81,7 @@ def test_tracing(machine: Machine) -> None:
     destination, traceparent = [header.partition(":")[2] for header in headers]
     assert command == "SEND"
     machine.run(f"gateway send {destination} tea -H traceparent:{traceparent}")
-    (line,) = machine.run(f"gateway subscribe {destination} --json --count 1").splitlines()
+    _, line = machine.run(f"gateway subscribe {destination} --json --count 1").splitlines()
     version, trace, span, flags = json.loads(line)["headers"]["traceparent"].split("-")
     before = traceparent.split("-")
     assert [version, trace, flags] == [before[0], before[1], before[3]]
