@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.config.kinds import KIB, MIB
+from gateway.config.kinds import quantity_of
 from gateway.config.reference import GROUPS, TABLES, descriptions, toml
 from gateway.config.settings import Settings
 
@@ -27,9 +27,14 @@ Written by `make docs` from `gateway/config/`. A setting comes from, strongest f
 2. the file `gateway.toml` in the working directory, or the one that `GATEWAY_CONFIG` names;
 3. the default.
 
-A list is comma-separated in a variable, and an array in the file. Bytes may have a unit: `64MiB`, in the file
-`"64MiB"`. A relative path in the file is relative to its folder, in a variable to the working directory. An unknown
-name or a wrong value ends the start with one sentence that says where it stands.
+A list is comma-separated in a variable, and an array in the file. A relative path in the file is relative to its
+folder, in a variable to the working directory. An unknown name or a wrong value ends the start with one sentence that
+says where it stands.
+
+Bytes and durations may have a unit, also in policies; in the file such a value stands in quotes: `"64MiB"`, `"30s"`.
+
+* Bytes: `kB`, `MB`, `GB`, `TB` (1,000 each), `KiB`, `MiB`, `GiB`, `TiB` (1,024 each).
+* Durations: `ms`, `s`, `min` or `m`, `h`, `d`, `w`, or their words, like `250 ms`, `1.5h` or `7 days`.
 
 Behind each name is its default, and what else it may be.
 
@@ -55,13 +60,10 @@ def _row(name: str, field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.default
+    value, quantity = field.default, quantity_of(field)
     if value is None or value in ("", [], ()):
         return "none"
-    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
-        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
-        return f"`{value}`, {size}"
-    return f"`{toml(value)}`"
+    return f"`{toml(value)}`" + (f", {quantity.in_words(value)}" if quantity and value else "")
 
 
 def _allowed(field: FieldInfo) -> str:
@@ -73,10 +75,12 @@ def _allowed(field: FieldInfo) -> str:
                 bounds[key] = getattr(constraint, key)
     if "pattern" in bounds:
         words = re.fullmatch(r"\^\(([\w|-]+)\)\$", bounds["pattern"])
-        return f"`{words[1].replace('|', '`, `')}`" if words else f"`{bounds['pattern']}`"
+        return f"`{words[1].replace('|', '`, `')}`" if words else field.description or f"`{bounds['pattern']}`"
+    quantity = quantity_of(field)
+    shown = quantity.in_words if quantity else "{:,}".format
     if "gt" in bounds:
-        return f"over {bounds['gt']}, to {bounds['le']}"
-    return f"{bounds['ge']}–{bounds['le']}" if "ge" in bounds else ""
+        return f"over {shown(bounds['gt'])}, to {shown(bounds['le'])}"
+    return f"{shown(bounds['ge'])} to {shown(bounds['le'])}" if "ge" in bounds else ""
 
 
 if __name__ == "__main__":

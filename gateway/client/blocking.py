@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from gateway.codec import Frame, ProtocolError, Version
 
 from .protocol import ClientProtocol
-from .server import FileError, StompServer, context_of, reason_of
+from .server import FileError, StompServer, context_of, reason_of, unreachable
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
@@ -74,7 +74,7 @@ class Client:
         except FileError as error:
             raise ConnectionLost(f"cannot connect to {self._name}: {error}") from None
         except OSError as error:
-            reason = reason_of(error, where.ca, where.cert) or error
+            reason = unreachable(error, where.ca, where.cert)
             raise ConnectionLost(f"cannot connect to {self._name}: {reason}") from None
         self._sent = self._heard = time.monotonic()
         try:

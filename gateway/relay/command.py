@@ -17,10 +17,10 @@ from types import FrameType
 from typing import Any
 
 import click
-import structlog
 
 from gateway.client import StompError, StompServer
 from gateway.observe import logs
+from gateway.observe.slim import structlog
 from gateway.process import systemd
 
 from . import settings
