@@ -1,4 +1,5 @@
-// Runs the scenarios, the persons at the demo page, and examples/browser.js in headless Chromium.
+// Runs the scenarios, the persons at the demo page, examples/browser.js, and a reader of the documentation's site, in
+// headless Chromium.
 //
 //   node chromium.mjs CHROMIUM
 //
@@ -12,6 +13,7 @@ import { chromium } from "playwright-core";
 
 import { converse } from "./conversation.mjs";
 import { forbidden, incomplete, login, walk } from "./page.mjs";
+import { site } from "./site.mjs";
 
 const PATIENCE = 8_000;
 const HERE = fileURLToPath(new URL(".", import.meta.url));
@@ -62,7 +64,7 @@ async function example(page, job) {
   return (await said).text();
 }
 
-const kinds = { walk, login, forbidden, incomplete, example };
+const kinds = { walk, login, forbidden, incomplete, example, site };
 
 await converse(async (job, ask) => {
   const context = await browser.newContext(job.context);
