@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, one_of
-from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
+from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
+from gateway.broker.topic.topic import Topic
 from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
@@ -33,7 +34,7 @@ class DestinationListQuery(ListQuery):
     """Which destinations."""
 
     sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
-    q: str = _DESTINATIONS.q
+    q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field("", description="only those in this state")
 
@@ -53,10 +54,24 @@ class StreamRow(ApiModel):
     octets: int = Field(description="bytes")
 
 
+class DurableSubscriptionRow(ApiModel):
+    """A durable or shared subscription, as its clients name it."""
+
+    topic: str = Field(description="or pattern")
+    login: str
+    client_id: str
+    name: str = Field(description="the name that clients give it, or the id of the SUBSCRIBE")
+    shared: bool = Field(description="clients of every login may consume it: `x-queue-name`")
+
+
 class DestinationRow(ApiModel):
     """A destination that is in use."""
 
     name: str
+    title: str = Field(
+        description="the name for people: of a durable subscription its login, or its own name, and its topic"
+    )
+    durable_subscription: DurableSubscriptionRow | None = Field(description="null: it is a queue or topic of its own")
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
     waiting: int = Field(description="messages that no consumer has")
@@ -90,6 +105,11 @@ class DestinationDetail(DestinationRow):
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
     policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
+    pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000 of these")
+    durable_subscription_list: list[DestinationRow] = Field(
+        description="the first 1,000 durable and shared subscriptions that the topic fills, also by a pattern"
+    )
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
 
 
@@ -102,11 +122,24 @@ class DestinationsApi(Api):
     async def destinations(self, query: DestinationListQuery) -> Response:
         """Queues, topics and patterns that hold something or have subscribers."""
         tests = equal(query, rows.DESTINATION_KEYS, "kind")
+        if query.q:
+            tests.append(self._is_called(query.q.lower()))
+            query = query.model_copy(update={"q": ""})
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:
             every = rows.every_destination(self._gateway.broker)
-            return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(rows.of_destination), tests))
+            return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(self._row), tests))
+
+    def _row(self, target: rows.Target) -> Row:
+        registry = self._gateway.broker.registry
+        names = {"title": rows.title_of(registry, target), "durable_subscription": rows.durable_of(registry, target)}
+        return rows.of_destination(target) | names
+
+    def _is_called(self, text: str) -> Test[rows.Target]:
+        """Tests if a name has that text in it, the name for people or the gateway's own."""
+        registry = self._gateway.broker.registry
+        return lambda target: text in target.name.lower() or text in rows.title_of(registry, target).lower()
 
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
@@ -115,13 +148,19 @@ class DestinationsApi(Api):
         target = registry.find(query.name) or registry.patterns.get(query.name)
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
+        patterns = rows.patterns_of(registry, target)
+        by_pattern = [each for pattern in patterns for each in pattern.subscriptions]
+        durable = rows.durable_subscriptions_of([*patterns, *([target] if isinstance(target, Topic) else [])])
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
         return JSONResponse(
             {
-                **rows.of_destination(target),
+                **self._row(target),
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
+                "pattern_subscriptions": len(by_pattern),
+                "pattern_subscription_list": each_row(rows.of_subscription)(by_pattern[:MAX_LIMIT]),
+                "durable_subscription_list": each_row(self._row)(durable[:MAX_LIMIT]),
                 "groups": rows.groups_of(target),
             }
         )

@@ -81,6 +81,7 @@ class Draining(ApiModel):
 class Jobs(ApiModel):
     """The jobs of `gateway pipeline run` that left a snapshot."""
 
+    configured: bool = Field(description="the setting `tables` says where")
     jobs: dict[str, float] = Field(description="name -> date of the snapshot, in seconds since the epoch")
 
 
@@ -173,7 +174,7 @@ class GatewayApi(Api):
     async def jobs(self) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot."""
         dates = await trio.to_thread.run_sync(snapshot_dates, self._settings.tables)
-        return JSONResponse({"jobs": dates})
+        return JSONResponse({"configured": self._settings.tables is not None, "jobs": dates})
 
     @Endpoint("GET", "/api/v1/pipeline/{job}", "pipeline", media_type=JSON, errors=(404,), example={"job": "metrics"})
     async def job(self, request: Request) -> Response:
