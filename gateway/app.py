@@ -108,8 +108,8 @@ class App:
     async def _open(self) -> AsyncIterator[None]:
         from gateway import auth
         from gateway.admin import site
+        from gateway.admin.monitor import Monitor
         from gateway.config import settings
-        from gateway.observe.sampler import Sampler
         from gateway.runtime.gateway import open_gateway
 
         chosen = self._settings or settings.load()
@@ -120,15 +120,15 @@ class App:
             authenticator = auth.for_settings(chosen)
             async with open_gateway(chosen, authenticator=authenticator, read=settings.load) as gateway:
                 gateway.in_force.on_change.append(_configure_logs)
-                sampler = Sampler(gateway.broker, gateway.connection_limits, gateway.turns)
-                self._site = site.build(gateway, chosen, tickets=authenticator.tickets, sampler=sampler)
+                monitor = Monitor(gateway, chosen)
+                self._site = site.build(gateway, chosen, tickets=authenticator.tickets, monitor=monitor)
                 self.gateway = gateway
                 try:
                     with calm_collector():
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(hypercorn_worker.watch_parent)
                             nursery.start_soon(_report_alive)
-                            nursery.start_soon(sampler.run)
+                            nursery.start_soon(monitor.run)
                             nursery.start_soon(self._reload, gateway)
                             yield
                             nursery.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
+from gateway.admin.monitor import folders_of
 from gateway.config import reference
 from gateway.config.settings import Address, Settings
 from gateway.observe.destination_metrics import DestinationMetrics
@@ -237,15 +238,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         if gateway.tracing is not None:
             yield from of_spans(gateway.tracing)
 
-    disks = Disks(_folders(settings))
+    disks = Disks(folders_of(settings))
     return Metrics(broker, gateway.blocked_publishers, gateway.committer, gateway.journal, others, disks)
-
-
-def _folders(settings: Settings) -> dict[str, Path]:
-    folders = {"journal": settings.journal} if settings.journal is not None else {}
-    if settings.store != "memory":
-        folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent
-    return folders
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:

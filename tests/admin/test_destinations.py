@@ -27,7 +27,7 @@ class TestDestinations:
         assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
         assert await names(state="full") == []
         answer = await site.ask("GET", "destinations", state="broken")
-        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters"
+        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters, losing, lost, conflated"
         await alice.aclose()
 
     async def test_one_with_its_policy(self, site: Running) -> None:

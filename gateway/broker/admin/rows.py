@@ -9,11 +9,14 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..core.ages import Age
+from ..core.counters import Drop
 from ..core.ports import ANONYMOUS
+from ..core.tally import Counts
 from ..model.destinations import DURABLE
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue
@@ -129,6 +132,8 @@ def of_destination(target: Target) -> dict[str, object]:
         "durable": _is_durable(target),
         "dead_letters": _has_dead_letters(target),
         "log": _of_stream(target),
+        "losing": target.tally.is_losing,
+        "lost_age": None if target.tally.lost_age is None else round(target.tally.lost_age, 1),
     }
 
 
@@ -143,6 +148,9 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
     "octets": lambda target: target.nbytes if isinstance(target, Queue) else 0,
     "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
+    **{name: attrgetter(f"tally.{name}") for name in (*Counts._fields, "lost")},
+    **{f"{name}_rate": attrgetter(f"tally.rates.{name}") for name in (*Counts._fields, "lost")},
+    "lost_age": lambda target: target.tally.lost_age or 0,
 }
 """The sort keys and filters of destinations; null of a row is 0 here."""
 
@@ -151,6 +159,9 @@ DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "full": lambda target: isinstance(target, Queue) and target.full,
     "no-consumer": lambda target: isinstance(target, Queue) and not target.subscriptions,
     "dead-letters": lambda target: _has_dead_letters(target),
+    "losing": lambda target: target.tally.is_losing,
+    "lost": lambda target: target.tally.lost > 0,
+    "conflated": lambda target: target.tally.conflated > 0,
 }
 """States of a destination, as the filter `state` names them."""
 
@@ -175,6 +186,11 @@ def policy_of_clients(target: Target) -> list[str]:
 def subscriptions_of(target: Target) -> list[Subscription]:
     """Its subscriptions, browsers included."""
     return [*target.subscriptions, *(target.browsers if isinstance(target, Queue) else ())]
+
+
+def drops_of(target: Target) -> dict[Drop, int]:
+    """Messages that were lost by drops, by reason."""
+    return dict(target.tally.drops or {})
 
 
 def groups_of(target: Target) -> int | None:

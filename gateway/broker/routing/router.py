@@ -76,6 +76,7 @@ class Router:
         if context.records.is_on:
             context.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
+            target.tally.published += 1
             target.accept(message)
             return
         # Before the fan-out: subscribers and patterns get the number that the stream gives it.
@@ -253,11 +254,13 @@ class Router:
             self.retained.keep(name, message)
         if target is None and not names.is_topic(name) and not self.registry.is_gone(name):
             target = self.registry.create_queue(name, options.queue_arguments, sender)
+            target.tally.published += 1
             target.accept(message)
             # A limit, or its time, may have been against the message.
             self.registry.forget_if_idle(target)
         elif isinstance(target, Queue):
             self.registry.tell_ignored(target, options.queue_arguments, sender)
+            target.tally.published += 1
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)

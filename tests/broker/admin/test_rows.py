@@ -133,7 +133,12 @@ class TestDestinations:
             ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, nbytes),
         ]
         plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
-        assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
+        counted = {"published": (0, 3, 2), "delivered": (0, 3, 0)}
+        found = destinations(scene)
+        assert [{key: row[key] for key in (*names, *plain)} for row in found] == [
+            dict(zip(names, row, strict=True)) | plain for row in expected
+        ]
+        assert {key: tuple(row[key] for row in found) for key in counted} == counted
         queue, topic = scene.broker.destinations["/queue/b"], scene.broker.destinations["/topic/a"]
         assert (rows.groups_of(queue), rows.groups_of(topic)) == (0, None)
         for group in "ggh":
@@ -226,7 +231,26 @@ class TestDestinations:
             "full": {"/queue/full"},
             "no-consumer": {"/queue/full", "/queue/dlq.x", "/queue/grave"},
             "dead-letters": {"/queue/dlq.x", "/queue/grave"},
+            "losing": set(),
+            "lost": set(),
+            "conflated": set(),
         }
+
+    def test_what_was_lost(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST}})
+        client = scene.connect()
+        client.publish("a")
+        client.publish("a")
+        queue = scene.broker.destinations["/queue/a"]
+        found = destination(scene, "/queue/a")
+        assert (found["dropped"], found["lost"], found["losing"], found["lost_age"]) == (1, 1, False, None)
+        queue.tally.look(scene.now + 5)
+        queue.tally.look(scene.now + 12.04)
+        found = destination(scene, "/queue/a")
+        assert (found["lost_rate"], found["losing"], found["lost_age"]) == (0.0, True, 7.0)
+        assert rows.drops_of(queue) == {"queue-full": 1}
+        for state in ("losing", "lost"):
+            assert rows.DESTINATION_STATES[state](queue)
 
     def test_the_policy_in_force(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumerAction.CONFLATE}})
