@@ -18,7 +18,6 @@ from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
-from gateway.broker.topic.topic import Topic
 from gateway.observe.destination_watch import STEP, DestinationWatch
 from gateway.runtime.gateway import Gateway
 
@@ -90,6 +89,10 @@ class DestinationRow(ApiModel):
     durable_subscription: DurableSubscriptionRow | None = Field(description="null: it is a queue or topic of its own")
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
+    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
+    durable_subscriptions: int = Field(
+        description="durable and shared subscriptions that the topic fills, also by a pattern"
+    )
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
         description="seconds since the oldest message came that no consumer has, to a second up to ten minutes, to a "
@@ -145,11 +148,8 @@ class DestinationDetail(DestinationRow):
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
     policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
-    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
-    pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000 of these")
-    durable_subscription_list: list[DestinationRow] = Field(
-        description="the first 1,000 durable and shared subscriptions that the topic fills, also by a pattern"
-    )
+    pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    durable_subscription_list: list[DestinationRow] = Field(description="the first 1,000")
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
     drops: dict[str, int] = Field(
         description="reason -> how many of `dropped`; `queue-full` is a limit: `when_full` or `slow_consumer` of the "
@@ -191,7 +191,7 @@ class DestinationsApi(Api):
             raise ApiError(404, _NO_DESTINATION)
         patterns = rows.patterns_of(registry, target)
         by_pattern = [each for pattern in patterns for each in pattern.subscriptions]
-        durable = rows.durable_subscriptions_of([*patterns, *([target] if isinstance(target, Topic) else [])])
+        durable = rows.durable_subscriptions_of(target, patterns)
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
         return JSONResponse(
             {
@@ -199,7 +199,6 @@ class DestinationsApi(Api):
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
-                "pattern_subscriptions": len(by_pattern),
                 "pattern_subscription_list": each_row(rows.of_subscription)(by_pattern[:MAX_LIMIT]),
                 "durable_subscription_list": each_row(self._row)(durable[:MAX_LIMIT]),
                 "groups": rows.groups_of(target),
@@ -210,9 +209,14 @@ class DestinationsApi(Api):
     def _row(self, target: rows.Target, *, has_series: bool = False) -> Row:
         registry = self._gateway.broker.registry
         names = {"title": rows.title_of(registry, target), "durable_subscription": rows.durable_of(registry, target)}
+        patterns = rows.patterns_of(registry, target)
+        others = {
+            "pattern_subscriptions": sum([each.count for each in patterns]),
+            "durable_subscriptions": len(rows.durable_subscriptions_of(target, patterns)),
+        }
         series = self._watch.series(target.tally) if has_series else None
         at = {"step": STEP, "at": round(self._watch.at, 3)}
-        return rows.of_destination(target) | names | {"series": None if series is None else at | series}
+        return rows.of_destination(target) | names | others | {"series": None if series is None else at | series}
 
     @Endpoint(
         "DELETE",

@@ -259,8 +259,9 @@ def patterns_of(registry: Registry, target: Target) -> list[Topic]:
     return list(registry.patterns.match(target.name)) if is_plain else []
 
 
-def durable_subscriptions_of(topics: list[Topic]) -> list[Queue]:
-    """The queues of the durable subscriptions that these topics and patterns fill."""
+def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> list[Queue]:
+    """The queues of the durable subscriptions that a topic fills, by itself or by these patterns."""
+    topics = [*([target] if isinstance(target, Topic) else []), *patterns]
     return [durable.queue for topic in topics for durable in topic.durable_subscriptions.values()]
 
 

@@ -16,7 +16,6 @@ from gateway.broker.model.message import Message
 from gateway.broker.model.policy import SlowConsumerAction, WhenFull
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.topic.offsets import Offsets
-from gateway.broker.topic.topic import Topic
 
 from ..client import ALL, EPOCH, Client, Scene
 from ..conftest import Stage
@@ -197,8 +196,8 @@ class TestDestinations:
         topic = every["/topic/a.b"]
         patterns = rows.patterns_of(registry, topic)
         assert [each.name for each in patterns] == ["/topic/a.*", "/topic/a.#"]
-        assert isinstance(topic, Topic)
-        assert len(rows.durable_subscriptions_of([topic, *patterns])) == 4
+        assert len(rows.durable_subscriptions_of(topic, patterns)) == 4
+        assert rows.durable_subscriptions_of(every["/queue/a"], []) == []
         assert [rows.patterns_of(registry, every[name]) for name in ("/queue/a", "/topic/a.#")] == [[], []]
 
     def test_states(self, stage: Stage) -> None:
