@@ -95,20 +95,19 @@ class DestinationRow(ApiModel):
     )
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
-        description="seconds since the oldest message came that no consumer has, to a second up to ten minutes, to a "
-        "minute up to a day, to an hour beyond, and never too much; null: no message waits, or only messages that are "
-        "being read from the store"
+        description="seconds that the oldest of them has waited, rounded down; null: none waits, or all are being read "
+        "from the store"
     )
     oldest_age_is_least: bool = Field(
-        description="it may be much older: it was there when the gateway started, or more than 60 days ago"
+        description="it may be much older: it came before the gateway started, or over 60 days ago"
     )
     delayed: int = Field(description="messages that come back later, after a failure")
     unacknowledged: int
     octets: int = Field(description="bytes of memory that waiting messages cost")
     stored: int = Field(description="messages that are in the store")
-    full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
+    full: bool = Field(description="it has no room, so publishers wait; no policy drops or refuses")
     durable: bool
-    dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
+    dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
     published: int = Field(description="messages that came since the destination came to be; so are the next ones")
     delivered: int = Field(description="to consumers or subscribers")

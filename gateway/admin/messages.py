@@ -115,8 +115,7 @@ class MessagePage(ListPage):
 
     messages: list[MessageRow]
     next: int | None = Field(
-        description="offset of the next page; null: there is none. A page has fewer than `limit` where they are large: "
-        "it ends once its rows have 512 KiB"
+        description="offset of the next page; null: none. A page of large messages ends at 512 KiB, before its limit"
     )
 
 

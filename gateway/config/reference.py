@@ -21,6 +21,49 @@ SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret va
 
 HIDDEN = "(hidden)"
 
+GROUPS = {
+    "Listeners": (
+        *("tcp", "tcp_tls", "websocket", "websocket_tls", "websocket_path", "http", "allowed_origins"),
+        *("trusted_proxies", "tcp_proxy_protocol", "websocket_proxy_protocol"),
+    ),
+    "TLS": ("tls_certificate", "tls_key", "tls_min_version", "tls_client_ca", "tls_client_certificates", "tls_user"),
+    "Users": (
+        *("users_file", "login_attempts", "login_delay", "authenticator"),
+        *("jwt_keys", "jwt_issuer", "jwt_audience", "jwt_user_claim", "jwt_groups_claim", "jwt_leeway"),
+        *("token_warning", "ticket_lifetime", "max_tickets", "cookie_name", "cookie_keys", "cookie_age", "cookie_user"),
+    ),
+    "Administration": (
+        *("admin_token", "admin_groups", "metrics_token", "metrics_destinations", "log_format", "log_level"),
+    ),
+    "Sessions": (
+        *("server_name", "server_version", "lenient", "handlers", "connect_timeout", "heartbeat_send"),
+        *("heartbeat_receive", "heartbeat_margin", "websocket_ping", "close_linger", "drain_timeout", "drain_retry"),
+    ),
+    "Limits of a session": (
+        *("max_headers", "max_header_line", "max_body", "max_connect_header_line", "max_connect_headers"),
+        *("max_subscriptions", "max_transactions", "max_transaction_bytes", "max_unacknowledged"),
+        *("max_unacknowledged_bytes", "max_outbound", "slow_consumer_timeout"),
+        *("max_frames_per_second", "max_bytes_per_second"),
+    ),
+    "Limits of users and addresses": (
+        *("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"),
+        *("max_frames_per_second_per_user", "max_bytes_per_second_per_user"),
+        *("max_frames_per_second_per_address", "max_bytes_per_second_per_address"),
+    ),
+    "Memory": ("memory_limit", "memory_mark"),
+    "Messages": (
+        *("store", "max_destinations", "max_delayed", "max_durable_subscriptions", "max_retained"),
+        *("dedup_window", "max_dedup_ids", "client_queue_arguments"),
+    ),
+    "Journal and pipeline": (
+        *("journal", "journal_id", "journal_sync", "journal_queue", "journal_when_full", "journal_bodies"),
+        *("journal_gauges", "archive", "tables"),
+    ),
+    "Traces": ("trace_endpoint", "trace_ratio"),
+    "Destinations": ("policy", "rule"),
+}
+"""Title of a section of the page -> its settings."""
+
 TABLES = ("policy", "rule")  # the settings that are tables of the file, not lines or variables
 
 
@@ -39,10 +82,7 @@ def descriptions() -> dict[str, str]:
 
 def fields() -> list[tuple[str, FieldInfo]]:
     """All settings in the order of the page: addresses first, tables last."""
-    later = (
-        JournalSettings.model_fields.keys() | SecuritySettings.model_fields.keys() | ObserveSettings.model_fields.keys()
-    )
-    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
+    return [(name, Settings.model_fields[name]) for names in GROUPS.values() for name in names]
 
 
 def listed() -> Iterator[str]:

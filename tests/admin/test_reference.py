@@ -101,9 +101,9 @@ class Shell:
 
     async def run(self, endpoint: Endpoint) -> None:
         variables = await self.prepare()
-        command = api.example_of(endpoint)
+        command = f"{api.SHELL}\n{api.example_of(endpoint)}"
         if endpoint.media_type == "text/event-stream":
-            await self.watch(command, variables)
+            await self.watch(command.replace("curl", "exec curl"), variables)
             return
         done = await trio.run_process(["bash", "-c", command], env=variables, capture_stdout=True, check=False)
         body, _, status = done.stdout.decode().rpartition("\n")
@@ -118,9 +118,7 @@ class Shell:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(chat, self.peers[-1])
-            process = await trio.lowlevel.open_process(
-                ["bash", "-c", f"exec {command}"], env=variables, stdout=subprocess.PIPE
-            )
+            process = await trio.lowlevel.open_process(["bash", "-c", command], env=variables, stdout=subprocess.PIPE)
             assert process.stdout is not None
             seen = b""
             with trio.fail_after(20):
