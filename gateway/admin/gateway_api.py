@@ -50,6 +50,7 @@ class SettingRow(ApiModel):
     """A setting."""
 
     name: str
+    group: str = Field(description="the section of the reference that it stands in")
     value: JsonValue = Field(description="in force; secrets are hidden")
     source: str = Field(description="default, file, or the name of the variable")
     default: JsonValue

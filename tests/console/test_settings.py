@@ -16,8 +16,11 @@ def test_settings_in_force(visit: Visit) -> None:
     row = table.get_by_role("row").filter(has=page.get_by_text("admin_token", exact=True))
     expect(row.get_by_text("GATEWAY_ADMIN_TOKEN")).to_be_visible()
     expect(page.get_by_text(TOKEN)).to_have_count(0)
+    page.get_by_text("Traces", exact=True).click()
+    expect(page.get_by_role("region", name="Traces").get_by_text("trace_ratio", exact=True)).to_be_visible()
     page.get_by_label("Name or description contains").fill("trusted_prox")
     expect(table.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("region", name="Traces")).to_have_count(0)
 
 
 def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
