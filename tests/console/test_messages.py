@@ -90,6 +90,10 @@ def test_a_message_is_text_and_never_markup(visit: Visit, front: Front, client: 
     expect(sheet.get_by_text(body)).to_be_visible()
     expect(sheet.get_by_text("<b>bold</b>")).to_be_visible()
     expect(sheet.get_by_text("Bearer secret")).to_have_count(0)
+    sheet.get_by_role("button", name="Hex").click()
+    expect(sheet.get_by_label("Body", exact=True)).to_contain_text("000000  3c 69 6d 67 20 73 72 63  3d 78")
+    sheet.get_by_role("button", name="Copy the body").click()
+    expect(page.get_by_text("Copied the body")).to_have_count(1)
     assert visit.faults() == []
     sheet.get_by_role("button", name="Close").click()
     expect(sheet).to_have_count(0)
@@ -196,6 +200,12 @@ def test_selectors(visit: Visit, client: Client) -> None:
     page.keyboard.press("Enter")
     expect(rows(page)).to_have_count(1)
     expect(page.get_by_text("1–1 of 1 message")).to_be_visible()
+    page.get_by_role("button", name="Purge").click()
+    asked = page.get_by_role("dialog").get_by_label("selector")
+    expect(asked).to_have_value("JMSPriority > 4")  # what is seen is what would go
+    asked.press("Enter")
+    expect(page.get_by_role("dialog").get_by_text("2 messages wait")).to_be_visible()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     visit.tolerated += ("400",)
     field.fill("number = = 2")
     client.send("/queue/unlike", "more", priority="8")

@@ -19,7 +19,7 @@ function picture(views, name, choose) {
       ${names.length > 1 ? switcher(names, name, choose) : nothing}
       ${views[name] ? copyButton(views[name], "the body") : nothing}
     </div>
-    ${views[name] ? html`<pre class="body" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
+    ${views[name] ? html`<pre class="body" role="group" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
 }
 
 /** View -> text, the best one first. */

@@ -19,7 +19,7 @@ const DEFAULT_SIZE = 100;
 /**
  * A list.
  * @param spec page (its name in the address), path (of the API), list (key of the rows in the answer), noun, key(row),
- *   columns [{ key, label, tip, cell(row), sort, number, header, hide: 2 or 3 }], search (label, or none),
+ *   columns [{ key, label, tip, cell(row), sort, number, header, hide: 2, 3 or 4 }], search (label, or none),
  *   filters [{ name, label, options: [[value, text]] } or { name, label }], fixed (query that is always sent), empty
  * @param changed draws the page
  */

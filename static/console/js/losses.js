@@ -14,7 +14,7 @@ const REASONS = { "queue-full": "no room", rejected: "rejected by a NACK", "max-
 /** What was lost, in words: "64,708 dropped, 3 expired". */
 export const losses = (row) =>
   KINDS.filter(([key]) => row[key])
-    .map(([key, word]) => `${count(row[key])} ${word}`)
+    .map(([key, word]) => `${count(row[key])} ${word}${key === "dropped" ? reasons(row.drops) : ""}`)
     .join(", ");
 
 /** How bad it is: what is dropped is gone, what is replaced was meant to be. */
@@ -42,15 +42,21 @@ export function lossCell(row) {
 /** At the top of a destination's page. */
 export function lossNotice(row) {
   if (!row.lost) return nothing;
-  const why = Object.entries(row.drops ?? {}).map(([name, number]) => `${count(number)} ${REASONS[name] ?? name}`);
   const kind = severity(row);
   if (!kind) return nothing;
   const verb = row.dropped ? (row.losing ? "loses" : "has lost") : "fails to deliver";
   return html`<p class="message ${kind}">
     <strong>This destination ${verb} messages:</strong>
     ${losses(row)}${row.losing ? `, ${short(row.lost_rate)} per second now` : lately(row)}.
-    ${why.length ? `Dropped: ${why.join(", ")}.` : nothing} ${remedy(row)}
+    ${remedy(row)}
   </p>`;
+}
+
+/** Why messages were dropped: the only reason, or each with its number. */
+function reasons(drops) {
+  const all = Object.entries(drops ?? {}).map(([name, number]) => [REASONS[name] ?? name, count(number)]);
+  if (!all.length) return "";
+  return ` (${all.length === 1 ? all[0][0] : all.map(([word, number]) => `${number} ${word}`).join(", ")})`;
 }
 
 function remedy({ dropped, policy }) {

@@ -26,7 +26,7 @@ const [POINTS, STEP] = [60, 5]; // of the rates, and seconds between two of them
 const CHART = {
   title: "Messages per second, the last five minutes",
   format: (value) => `${short(value)}/s`,
-  height: 120,
+  height: 190,
   lines: [
     { key: "delivered", label: "out", colour: 2 },
     { key: "published", label: "in", colour: 1, fill: true },

@@ -43,7 +43,7 @@ const SPEC = {
     { key: "series", label: "Five minutes", hide: 3, cell: (row) => spark(row.series) },
     rate("published_rate", "In /s", MEANS.published),
     rate("delivered_rate", "Out /s", MEANS.delivered, 2),
-    rate("acknowledged_rate", "Ack /s", MEANS.acknowledged, 3),
+    rate("acknowledged_rate", "Ack /s", MEANS.acknowledged, 4),
     { key: "lost", label: "Lost", tip: MEANS.lost, sort: true, number: true, hide: 2, cell: lossCell },
     { key: "waiting", label: "Waiting", tip: MEANS.waiting, sort: true, number: true, cell: waiting },
     { key: "oldest_age", label: "Oldest", tip: MEANS.oldest, sort: true, number: true, hide: 2, cell: oldest },
@@ -53,7 +53,7 @@ const SPEC = {
       tip: MEANS.unacknowledged,
       sort: true,
       number: true,
-      hide: 3,
+      hide: 4,
       cell: (row) => count(row.unacknowledged),
     },
     {
@@ -62,7 +62,7 @@ const SPEC = {
       tip: MEANS.size,
       sort: true,
       number: true,
-      hide: 2,
+      hide: 4,
       cell: (row) => (row.kind === "queue" ? octets(row.octets) : "–"),
     },
     {

@@ -27,7 +27,7 @@ const CHANGED = [
   {
     key: "default",
     label: "Default",
-    hide: 3,
+    hide: 4,
     cell: (row) => html`<span class="mono whole">${value(row.default)}</span>`,
   },
 ];
