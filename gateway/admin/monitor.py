@@ -71,11 +71,11 @@ class Monitor:
 
 
 def history_file(settings: Settings) -> Path | None:
-    """The file of the history, beside the store or in the folder of the journal; None: there is neither."""
+    """The file of the history, beside the store or in the journal of this gateway; None: there is neither."""
     if settings.store != "memory":
         path = Path(settings.store.removeprefix("sqlite:")).absolute()
         return path.with_name(f"{path.name}.history")
-    return None if settings.journal is None else settings.journal / "history"
+    return None if settings.journal is None else settings.journal / settings.journal_id / "history"
 
 
 def folders_of(settings: Settings) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Overview, `GET /api/v1/overview`: the state of the gateway now, and samples of the last seconds.
+"""Overview: the state of the gateway now, samples of the last seconds, what is wrong, and the last day.
 
 Each open console asks for it once a second, so it must cost little: its cost does not grow with destinations or
 messages, and of sessions only two numbers are added up.  A console that asks again says which samples it has already.
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from gateway import __version__
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal, one_of
 from gateway.admin.monitor import Monitor
-from gateway.admin.problems import Problem
+from gateway.admin.problems import ProblemRow
 from gateway.config.settings import Settings
 from gateway.observe.history import RANGES
 from gateway.observe.sampler import STEP, Percentiles, Second
@@ -125,7 +125,7 @@ class OverviewNow(ApiModel):
         "went with their queue"
     )
     losing: int = Field(description="destinations that lost a message within the last minute")
-    problems: list[Problem]
+    problems: list[ProblemRow]
     step: float
     samples: list[Second]
 
@@ -133,7 +133,7 @@ class OverviewNow(ApiModel):
 class ProblemList(ApiModel):
     """What is wrong, the worst first; 50 problems at most."""
 
-    problems: list[Problem]
+    problems: list[ProblemRow]
 
 
 class HistoryQuery(ApiModel):
@@ -142,7 +142,7 @@ class HistoryQuery(ApiModel):
     range: Annotated[str, one_of(*RANGES)] = Field("1h", description="the last five minutes, hour, or day")
 
 
-class Gap(ApiModel):
+class HistoryGap(ApiModel):
     """A time without samples: the gateway was down."""
 
     from_: Annotated[float, Field(alias="from")]
@@ -162,7 +162,7 @@ class HistoryAnswer(ApiModel):
         description="name of a field of a sample -> its value at each point; null: it is not known, or the gateway was "
         "down"
     )
-    gaps: list[Gap]
+    gaps: list[HistoryGap]
     kept: bool = Field(description="it outlives a restart, because there is a store or a journal")
 
 

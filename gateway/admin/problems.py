@@ -30,10 +30,11 @@ _ORDER = {"critical": 0, "warning": 1, "info": 2}
 _DAY = 86_400
 
 _DESTINATION = "#/destination?name={}"
+_LARGEST = "#/destinations?sort=-octets"
 _SESSIONS, _DESTINATIONS, _SETTINGS, _OVERVIEW = "#/sessions", "#/destinations", "#/settings", "#/overview"
 
 
-class Problem(ApiModel):
+class ProblemRow(ApiModel):
     """Something that is wrong at present."""
 
     id: str = Field(description="its kind")
@@ -73,7 +74,7 @@ KINDS: dict[str, ProblemKind] = {
         "critical", "No new clients", "Restart the gateway when the log says drained.", "NotReady", _SESSIONS
     ),
     "memory-full": ProblemKind(
-        "critical", "Memory is full", "Start consumers, or purge queues.", "MemoryFull", f"{_DESTINATIONS}?sort=-octets"
+        "critical", "Memory is full", "Start consumers, or purge queues.", "MemoryFull", _LARGEST
     ),
     "memory-high": ProblemKind(
         "warning", "Memory is short", "Start consumers, or raise memory_mark.", "MemoryHigh", _SESSIONS
@@ -83,7 +84,7 @@ KINDS: dict[str, ProblemKind] = {
         "Messages fill memory",
         "Start consumers, or set max_bytes in a policy.",
         "MessagesFillMemory",
-        f"{_DESTINATIONS}?sort=-octets",
+        _LARGEST,
     ),
     "publishers-held": ProblemKind(
         "warning",
@@ -282,7 +283,7 @@ class Problems:
             ways = {"dropped": tally.dropped, "expired": tally.expired, "dead-lettered": tally.dead_lettered}
             told = ", ".join([f"{count} {way}" for way, count in ways.items() if count])
             kind = "losing" if tally.dropped + tally.expired else "dead-lettering"
-            yield kind, name, f"{name[:80]} has lost messages, the last one within a minute: {told}"
+            yield kind, name, f"{told} at {name[:80]}, the last within a minute"
         for name, count in found.dead_letters.items():
             yield "dead-letters", name, f"{count} wait in {name[:80]}"
         for name, count in found.unconsumed.items():

@@ -34,7 +34,7 @@ RANGES = {"5m": (300, 1), "1h": (3_600, MINUTE), "24h": (86_400, 300)}
 _LONGEST_FILE = 4 << 20
 # So many points in a row without a sample: the gateway was down.  Fewer seconds are jitter of the sampler.
 _GAP = 3
-_POINTS_A_TURN = 32  # 1 ms
+_POINTS_A_TURN = 16  # 1 ms
 _FIELDS = tuple([each.name for each in fields(Second)])
 _LARGEST = frozenset(["sessions", "connections", "waiting", "octets", "memory", "lag_ms", "p99"])
 _HEAD = {"minutes": 1, "fields": list(_FIELDS)}
@@ -96,7 +96,7 @@ class History:
         text = "".join([json.dumps(each) + "\n" for each in ([_HEAD, *lines] if anew else lines)])
         try:
             target = self.path.with_name(f"_{self.path.name}") if anew else self.path
-            with open(target, "w" if anew else "a", opener=lambda name, flags: os.open(name, flags, 0o640)) as file:
+            with open(target, "w" if anew else "a", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 file.write(text)
             if anew:
                 target.replace(self.path)

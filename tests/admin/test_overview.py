@@ -65,7 +65,8 @@ async def test_samples_that_are_newer_and_latencies_of_the_last_seconds(
     opened = site.gateway
     monitor = Monitor(opened, site.settings, epoch=lambda: 1.7e9 + trio.current_time())
     overview = OverviewApi(opened, site.settings, monitor)
-    nursery.start_soon(monitor.run)
+    nursery.start_soon(monitor.sampler.run)
+    await monitor.look()
     await trio.sleep(0.5)
     opened.turns.add(170, 100)
     opened.broker.counters.published += 7

@@ -12,7 +12,7 @@ import trio
 import yaml
 from trio.testing import MockClock
 
-from gateway.admin.problems import KINDS, MOST, Problem, Problems
+from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
 from gateway.broker import Broker
 from gateway.broker.core.tally import Tally
 from gateway.observe.destination_watch import Troubles
@@ -51,7 +51,7 @@ class Stand:
         """Look now; returns what is told."""
         self.problems.look(EPOCH + trio.current_time())
         for each in self.problems.present:
-            Problem.model_validate(each)
+            ProblemRow.model_validate(each)
         return self.problems.present
 
     def lose(self, name: str, **counts: int) -> None:
@@ -122,11 +122,11 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
     "spans-failing": (setter("tracing", SimpleNamespace(failure="it is gone")), "it is gone"),
     "losing": (
         lambda stand: stand.lose("/queue/a", dropped=4, expired=2),
-        "/queue/a has lost messages, the last one within a minute: 4 dropped, 2 expired",
+        "4 dropped, 2 expired at /queue/a, the last within a minute",
     ),
     "dead-lettering": (
         lambda stand: stand.lose("/queue/a", dead_lettered=3),
-        "/queue/a has lost messages, the last one within a minute: 3 dead-lettered",
+        "3 dead-lettered at /queue/a, the last within a minute",
     ),
     "dead-letters": (of_stand("troubles", Troubles(dead_letters={"/queue/d": 5})), "5 wait in /queue/d"),
     "no-consumer": (
