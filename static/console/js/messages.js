@@ -248,7 +248,8 @@ const column = (label, classes, content, tip) => ({
   cell: (message) => cell(classes, content(message)),
 });
 
-const SIZE = column("Size", "number", (message) => octets(message.size));
+const size = (message) => octets(message.size);
+const SIZE = column("Size", "number", size);
 const BODY = column("Body", "p3", (message) => html`<span class="clip mono">${preview(message)}</span>`);
 const AGE = column("Age", "p2 number", ageOf);
 // The moment when it came into this queue: a dead letter was sent before it died, and one that was moved before it came.
@@ -274,13 +275,13 @@ const REASON = {
 const ATTEMPTS = column("Attempts", "number p2", (message) => count(message.dead_letter?.failures), MEANS.attempts);
 const FROM = column(
   "Came from",
-  "name",
+  "name p2",
   (message) => html`<span class="mono">${message.dead_letter ? called(message.dead_letter.source) : "–"}</span>`,
 );
 
 function header(name, message, open, beside) {
   const label = name === message.id ? nothing : `${name}, message ${message.id}`;
-  return html`<th scope="row" class="name">
+  return html`<th scope="row" class="name ${name === message.id ? "" : "sentence"}">
     <button type="button" class="plain link ${name === message.id ? "mono" : ""}" aria-label=${label} @click=${() => open(message)}>
       ${name}
     </button>
@@ -291,7 +292,7 @@ function header(name, message, open, beside) {
 /** Without a record the gateway does not know when a message came. */
 function columnsOf(row, messages) {
   const dated = messages.some((each) => each.sent !== null) ? [ARRIVED] : [];
-  if (row.dead_letters) return [REASON, AGE, FROM, ATTEMPTS, SIZE, BODY];
+  if (row.dead_letters) return [REASON, AGE, FROM, ATTEMPTS, column("Size", "number p2", size), BODY];
   if (row.kind !== "queue") return [MESSAGE, ...dated, SIZE, BODY];
   const priority = column("Priority", "number p3", (message) => message.priority);
   const deliveries = column("Deliveries", "number p2", (message) => count(message.deliveries));

@@ -5,6 +5,7 @@ import { html, nothing, repeat } from "./html.js";
 import { isDismissed } from "./memory.js";
 import { card } from "./parts.js";
 
+const FIRST = 5; // that are shown at once
 const KINDS = { critical: "bad", warning: "wait", info: "" };
 
 /** Those of the last overview; the banner tells of messages in memory unless it was closed. */
@@ -16,10 +17,16 @@ export function problems(answer) {
   if (!found.length) return nothing;
   const worst = KINDS[found[0].severity];
   const beside = html`<span class="badge ${worst}">${found.length}</span>`;
-  const list = html`<ol class="problems">
-    ${repeat(found, (each) => `${each.id} ${each.target}`, item)}
+  const list = (some) => html`<ol class="problems">
+    ${repeat(some, (each) => `${each.id} ${each.target}`, item)}
   </ol>`;
-  return card("problems-title", "Present problems", list, beside);
+  const rest = found.slice(FIRST);
+  const more = html`<details class="more">
+    <summary class="quiet">${rest.length} more</summary>
+    ${list(rest)}
+  </details>`;
+  const content = html`${list(found.slice(0, FIRST))} ${rest.length ? more : nothing}`;
+  return card("problems-title", "Present problems", content, beside);
 }
 
 function item({ severity, title, what, since, link, remedy, page }) {
