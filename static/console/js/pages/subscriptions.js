@@ -3,6 +3,7 @@
 import { count, lasting } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
+import { storedBadge } from "../losses.js";
 import { sessionLink } from "../names.js";
 import { link } from "../router.js";
 import { MEANS } from "../words.js";
@@ -39,7 +40,7 @@ const SPEC = {
       sort: true,
       hide: 3,
       cell: (row) =>
-        html`${row.ack} ${row.durable ? html`<span class="badge" title=${row.durable}>durable</span>` : nothing}
+        html`${row.ack} ${row.durable ? storedBadge({ ...row, kind: "queue", delayed: 0 }) : nothing}
         ${row.browser ? html`<span class="badge">browser</span>` : nothing}`,
     },
     {
