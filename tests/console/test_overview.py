@@ -76,7 +76,7 @@ def test_a_lost_connection_is_shown_and_heals(
     front.gateway.kill()
     expect(page.get_by_role("alert").get_by_text("Trying again")).to_be_visible()
     expect(page.get_by_role("alert").get_by_text("All figures are from")).to_be_visible()
-    expect(page.get_by_role("main")).to_have_css("opacity", "0.45")
+    expect(page.get_by_role("main")).to_have_css("filter", "grayscale(1)")
     expect(page.locator("#state")).to_be_hidden()
     assert visit.faults() == []
     front.gateway.start()
