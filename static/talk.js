@@ -29,20 +29,21 @@ export function readable(octets) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(octets);
   } catch {
-    return `(${octets.length} octets that are not text)`;
+    return `(${octets.length} bytes that are not text)`;
   }
 }
 
 export class Talk {
   /**
    * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text, receipt), of the frame
-   *   that was refused; message(it); dropped(destination), a subscription that has ended; settled(text), what became of
-   *   the last SEND
+   *   that was refused; message(it, destination), of the subscription; dropped(destination), a subscription that has
+   *   ended; settled(text), what became of the last SEND
    */
   constructor(hooks) {
     this.hooks = hooks;
     this.client = null;
-    this.subscriptions = new Map(); // destination -> { headers, id, live: the library's handle while connected }
+    // destination -> { headers, once: it ends with its connection, id, live: the library's handle while connected }
+    this.subscriptions = new Map();
     this.numbers = 0; // of receipts and subscriptions
     this.unconfirmed = ""; // the receipt that the last SEND waits for
   }
@@ -72,14 +73,14 @@ export class Talk {
   async disconnect() {
     const leaving = this.client;
     this.client = null;
-    for (const each of this.subscriptions.values()) each.live = null;
+    this.cut();
     await leaving?.deactivate();
     this.hooks.state("offline", "Not connected");
   }
 
-  subscribe(destination, headers = {}) {
+  subscribe(destination, headers = {}, once = false) {
     if (this.subscriptions.has(destination)) return false;
-    const each = { headers, id: "", live: null };
+    const each = { headers, once, id: "", live: null };
     this.subscriptions.set(destination, each);
     if (this.isConnected) this.start(destination, each); // else as soon as it is
     return true;
@@ -130,15 +131,23 @@ export class Talk {
 
   lost() {
     if (!this.client) return;
-    for (const each of this.subscriptions.values()) each.live = null;
+    this.cut();
     if (this.unconfirmed) this.settle("Not confirmed: the connection ended before the gateway answered");
     this.hooks.state("connecting", "Connection lost, trying again …");
+  }
+
+  /** The connection has gone, and with it what was subscribed. */
+  cut() {
+    for (const [destination, each] of this.subscriptions) {
+      each.live = null;
+      if (each.once) this.drop(destination);
+    }
   }
 
   start(destination, each) {
     each.id = `subscription-${++this.numbers}`;
     const headers = { ...each.headers, id: each.id, receipt: each.id };
-    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message), headers);
+    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message, destination), headers);
   }
 
   drop(destination) {

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_of
-from gateway.admin.listing import DEFAULT_LIMIT, MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
+from gateway.admin.listing import DEFAULT_LIMIT, MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
@@ -35,7 +35,7 @@ class DestinationListQuery(ListQuery):
     """Which destinations."""
 
     sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
-    q: str = _DESTINATIONS.q
+    q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
         "", description="only those in this state; `losing`: one was lost within the last minute"
@@ -60,6 +60,16 @@ class StreamRow(ApiModel):
     octets: int = Field(description="bytes")
 
 
+class DurableSubscriptionRow(ApiModel):
+    """A durable or shared subscription, as its clients name it."""
+
+    topic: str = Field(description="or pattern")
+    login: str
+    client_id: str
+    name: str = Field(description="the name that clients give it, or the id of the SUBSCRIBE")
+    shared: bool = Field(description="clients of every login may consume it: `x-queue-name`")
+
+
 class SeriesRow(ApiModel):
     """The last rates of a destination, the oldest first, one each `step` seconds, 60 at most; before, it was idle."""
 
@@ -75,8 +85,16 @@ class DestinationRow(ApiModel):
     """A destination that is in use."""
 
     name: str
+    title: str = Field(
+        description="the name for people: of a durable subscription its login, or its own name, and its topic"
+    )
+    durable_subscription: DurableSubscriptionRow | None = Field(description="null: it is a queue or topic of its own")
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
+    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
+    durable_subscriptions: int = Field(
+        description="durable and shared subscriptions that the topic fills, also by a pattern"
+    )
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
         description="seconds that the oldest of them has waited, rounded down; null: none waits, or all are being read "
@@ -131,6 +149,8 @@ class DestinationDetail(DestinationRow):
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
     policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    durable_subscription_list: list[DestinationRow] = Field(description="the first 1,000")
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
     drops: dict[str, int] = Field(
         description="reason -> how many of `dropped`; `queue-full` is a limit: `when_full` or `slow_consumer` of the "
@@ -151,12 +171,20 @@ class DestinationsApi(Api):
         # They are 200 numbers a row, which would hold up the loop where rows are many.
         if query.series == "true" and query.limit > DEFAULT_LIMIT:
             raise ApiError(400, f"limit must be at most {DEFAULT_LIMIT} with series=true")
+        if query.q:
+            tests.append(self._is_called(query.q.lower()))
+            query = query.model_copy(update={"q": ""})
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:
             every = rows.every_destination(self._gateway.broker)
             row_of = each_row(partial(self._row, has_series=query.series == "true"))
             return JSONResponse(await page_of(query, _DESTINATIONS, every, row_of, tests))
+
+    def _is_called(self, text: str) -> Test[rows.Target]:
+        """Tests if a name has that text in it, the name for people or the gateway's own."""
+        registry = self._gateway.broker.registry
+        return lambda target: text in target.name.lower() or text in rows.title_of(registry, target).lower()
 
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
@@ -165,6 +193,9 @@ class DestinationsApi(Api):
         target = registry.find(query.name) or registry.patterns.get(query.name)
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
+        patterns = rows.patterns_of(registry, target)
+        by_pattern = [each for pattern in patterns for each in pattern.subscriptions]
+        durable = rows.durable_subscriptions_of(target, patterns)
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
         return JSONResponse(
             {
@@ -172,15 +203,24 @@ class DestinationsApi(Api):
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
+                "pattern_subscription_list": each_row(rows.of_subscription)(by_pattern[:MAX_LIMIT]),
+                "durable_subscription_list": each_row(self._row)(durable[:MAX_LIMIT]),
                 "groups": rows.groups_of(target),
                 "drops": rows.drops_of(target),
             }
         )
 
-    def _row(self, target: rows.Target, *, has_series: bool) -> dict[str, object]:
+    def _row(self, target: rows.Target, *, has_series: bool = False) -> Row:
+        registry = self._gateway.broker.registry
+        names = {"title": rows.title_of(registry, target), "durable_subscription": rows.durable_of(registry, target)}
+        patterns = rows.patterns_of(registry, target)
+        others = {
+            "pattern_subscriptions": sum([each.count for each in patterns]),
+            "durable_subscriptions": len(rows.durable_subscriptions_of(target, patterns)),
+        }
         series = self._watch.series(target.tally) if has_series else None
         at = {"step": STEP, "at": round(self._watch.at, 3)}
-        return {**rows.of_destination(target), "series": None if series is None else at | series}
+        return rows.of_destination(target) | names | others | {"series": None if series is None else at | series}
 
     @Endpoint(
         "DELETE",

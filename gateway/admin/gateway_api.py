@@ -50,6 +50,7 @@ class SettingRow(ApiModel):
     """A setting."""
 
     name: str
+    group: str = Field(description="the section of the reference that it stands in")
     value: JsonValue = Field(description="in force; secrets are hidden")
     source: str = Field(description="default, file, or the name of the variable")
     default: JsonValue
@@ -82,6 +83,7 @@ class Draining(ApiModel):
 class Jobs(ApiModel):
     """The jobs of `gateway pipeline run` that left a snapshot."""
 
+    configured: bool = Field(description="the setting `tables` says where")
     jobs: dict[str, float] = Field(description="name -> date of the snapshot, in seconds since the epoch")
 
 
@@ -174,7 +176,7 @@ class GatewayApi(Api):
     async def jobs(self) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot."""
         dates = await trio.to_thread.run_sync(snapshot_dates, self._settings.tables)
-        return JSONResponse({"jobs": dates})
+        return JSONResponse({"configured": self._settings.tables is not None, "jobs": dates})
 
     @Endpoint("GET", "/api/v1/pipeline/{job}", "pipeline", media_type=JSON, errors=(404,), example={"job": "metrics"})
     async def job(self, request: Request) -> Response:

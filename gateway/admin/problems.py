@@ -19,6 +19,7 @@ import trio
 from pydantic import Field
 
 from gateway.admin.endpoint import ApiModel, Seconds
+from gateway.broker.admin.rows import title_of
 from gateway.observe.destination_watch import DestinationWatch
 from gateway.observe.sampler import Sampler
 from gateway.runtime.gateway import Gateway
@@ -135,7 +136,7 @@ KINDS: dict[str, ProblemKind] = {
     "dead-letters": ProblemKind(
         "warning",
         "Dead letters wait",
-        "Read the reasons, remove the cause, and redrive them.",
+        "Read the reasons, remove the cause, and requeue them.",
         "DeadLetters",
         _DESTINATION,
     ),
@@ -285,13 +286,19 @@ class Problems:
             ways = {"dropped": tally.dropped, "expired": tally.expired, "dead-lettered": tally.dead_lettered}
             told = ", ".join([f"{count} {way}" for way, count in ways.items() if count])
             kind = "losing" if tally.dropped + tally.expired else "dead-lettering"
-            yield kind, name, f"{told} at {name[:80]}, the last within a minute"
+            yield kind, name, f"{told} at {self._called(name)}, the last within a minute"
         for name, count in found.dead_letters.items():
-            yield "dead-letters", name, f"{count} wait in {name[:80]}"
+            yield "dead-letters", name, f"{count} wait in {self._called(name)}"
         for name, count in found.unconsumed.items():
-            yield "no-consumer", name, f"{count} messages wait in {name[:80]}, which has no consumer"
+            yield "no-consumer", name, f"{count} messages wait in {self._called(name)}, which has no consumer"
         for name, count in found.still.items():
-            yield "standing-still", name, f"{count} messages wait in {name[:80]}, and its consumers take none"
+            yield "standing-still", name, f"{count} messages wait in {self._called(name)}, and its consumers take none"
+
+    def _called(self, name: str) -> str:
+        """The name for people, in a sentence."""
+        registry = self._gateway.broker.registry
+        target = registry.find(name)
+        return (name if target is None else title_of(registry, target))[:80]
 
     def _of_clients(self) -> Found:
         gateway = self._gateway

@@ -111,6 +111,7 @@ class SubscriptionRow(ApiModel):
 
     session: str
     login: str
+    client_id: str
     id: str | None = Field(description="as the client named it; null: a 1.0 client without one")
     destination: str = Field(description="as the client wrote it")
     target: str = Field(description="the destination's name in the lists")

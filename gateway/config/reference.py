@@ -108,12 +108,14 @@ def in_force(settings: Settings) -> Iterator[str]:
 
 
 def rows(settings: Settings) -> Iterator[dict[str, object]]:
-    """All settings but the tables: name, value, source, default and description; secrets are hidden."""
+    """All settings but the tables: name, group, value, source, default and description; secrets are hidden."""
+    group_of = {name: title for title, names in GROUPS.items() for name in names}
     for name, field in fields():
         if name in TABLES:
             continue
         yield {
             "name": name,
+            "group": group_of[name],
             "value": _plain(_shown(name, settings)),
             "source": _source(name, settings),
             "default": _plain(field.default),

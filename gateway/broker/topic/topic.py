@@ -93,6 +93,12 @@ class Topic:
         return [*auto, *self._choosy, *self._queued, *self._late]
 
     @property
+    def count(self) -> int:
+        """The number of subscribers."""
+        auto = sum([len(group) for group in self._auto.values()])
+        return auto + len(self._choosy) + len(self._queued) + len(self._late)
+
+    @property
     def is_idle(self) -> bool:
         """True if the broker may drop it: it has no subscribers, and keeps no message."""
         keeps = self.durable_subscriptions or self.stream or (self._unseen is not None and self._unseen.held)

@@ -74,6 +74,7 @@ class TestSubscriptions:
         assert rows.of_subscription(subscription) == {
             "session": client.session.id,
             "login": "ann",
+            "client_id": "",
             "id": "7",
             "destination": "a",
             "target": "/queue/a",
@@ -175,6 +176,31 @@ class TestDestinations:
             "/dsub/an": (True, 0),
             "/topic/t": (False, 0),
         }
+
+    def test_names_for_people_and_the_subscribers_behind_a_topic(self) -> None:
+        scene = Scene()  # durable subscriptions are left
+        ann = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\nclient-id:desk\n\n\0")
+        ann.subscribe("/topic/a.*", "led", durable="true")
+        ann.subscribe("/topic/a.b", "1", **{"activemq.subscriptionName": "stock"})
+        ann.subscribe("/topic/a.b", "2", **{"x-queue-name": "shared"})
+        scene.connect().subscribe("/topic/a.b", "of anonymous", durable="true")
+        ann.subscribe("/topic/a.#", "3")
+        ann.subscribe("/queue/a", "4")
+        registry = scene.broker.registry
+        every = {rows.title_of(registry, target): target for target in rows.every_destination(scene.broker)}
+        durable = ["ann: /topic/a.*", "stock: /topic/a.b", "shared: /topic/a.b", "of anonymous: /topic/a.b"]
+        assert set(every) == {"/queue/a", "/topic/a.b", "/topic/a.*", "/topic/a.#", *durable}
+        found = [rows.durable_of(registry, every[name]) for name in ["/queue/a", *durable]]
+        led = {"topic": "/topic/a.*", "login": "ann", "client_id": "", "name": "led", "shared": False}
+        stock = {"topic": "/topic/a.b", "login": "ann", "client_id": "desk", "name": "stock", "shared": False}
+        shared = {"topic": "/topic/a.b", "login": "", "client_id": "", "name": "shared", "shared": True}
+        assert found[:4] == [None, led, stock, shared]
+        topic = every["/topic/a.b"]
+        patterns = rows.patterns_of(registry, topic)
+        assert [each.name for each in patterns] == ["/topic/a.*", "/topic/a.#"]
+        assert len(rows.durable_subscriptions_of(topic, patterns)) == 4
+        assert rows.durable_subscriptions_of(every["/queue/a"], []) == []
+        assert [rows.patterns_of(registry, every[name]) for name in ("/queue/a", "/topic/a.#")] == [[], []]
 
     def test_states(self, stage: Stage) -> None:
         policies: dict[str, dict[str, object]] = {
