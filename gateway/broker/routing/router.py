@@ -16,9 +16,7 @@ from gateway.codec import Head
 from ..core import authorization
 from ..core.arguments_check import ArgumentsCheck
 from ..core.context import Context
-from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
-from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import Message, PreparedSend, Wire
@@ -28,8 +26,10 @@ from ..queue.queue import Queue
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
+from .dedup import DedupIds, digest
 from .registry import Registry
 from .scheduled import ScheduledSends
+from .sender_id import with_sender_id
 
 
 class Router:
