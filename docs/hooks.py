@@ -87,7 +87,7 @@ def _front() -> str:
     picture = _PICTURE.search(readme)
     assert picture, "README.md has no picture for the front page"
     text = (_ROOT / "docs/theme/front.md").read_text(encoding="utf-8")
-    text = text.replace("{picture}", picture[0].replace("](docs/", "]("))
+    text = text.replace("{picture}", picture[0].replace("](", "](../"))
     for kind in ("js", "python"):
         block = re.search(rf"^```{kind}\n.*?^```$", readme, re.DOTALL | re.MULTILINE)
         assert block, f"README.md has no block of {kind} for the front page"
