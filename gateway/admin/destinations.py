@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_of
-from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
+from gateway.admin.listing import DEFAULT_LIMIT, MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
@@ -40,7 +40,9 @@ class DestinationListQuery(ListQuery):
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
         "", description="only those in this state; `losing`: one was lost within the last minute"
     )
-    series: Annotated[str, one_of("true", "false")] = Field("false", description="whether rows have their `series`")
+    series: Annotated[str, one_of("true", "false")] = Field(
+        "false", description="whether rows have their `series`; then `limit` is 100 at most"
+    )
 
 
 class DestinationQuery(ApiModel):
@@ -169,6 +171,9 @@ class DestinationsApi(Api):
         if query.q:
             tests.append(self._is_called(query.q.lower()))
             query = query.model_copy(update={"q": ""})
+        # They are 200 numbers a row, which would hold up the loop where rows are many.
+        if query.series == "true" and query.limit > DEFAULT_LIMIT:
+            raise ApiError(400, f"limit must be at most {DEFAULT_LIMIT} with series=true")
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:

@@ -2,7 +2,7 @@
 
 One table (`KINDS`) has the words.  Each kind stands for an alert (`deploy/prometheus/rules.yml`) and its section of
 docs/alerts.md, and has its severity; so a gateway without Prometheus tells the same.  Thresholds are those of the alert
-or lower, and times shorter: who looks here wants to know it at once.
+or lower, and times shorter: a person that looks at the console wants to know at once.
 
 Known weakness: of many destinations with the same problem, some are named.
 """
@@ -246,6 +246,8 @@ class Problems:
             yield "memory-full", "", guard.reason
         elif guard.mark and guard.resident > 0.8 * guard.mark:
             yield "memory-high", "", f"the process takes {guard.resident / guard.mark:.0%} of memory_mark"
+        elif memory.pressed:
+            yield "memory-high", "", "publishers are held back, because memory is short"
         if memory.used > 0.7 * limit:
             yield "messages-fill-memory", "", f"messages take {memory.used / limit:.0%} of memory_limit"
         if held := len(gateway.blocked_publishers):

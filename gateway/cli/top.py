@@ -35,6 +35,7 @@ from gateway.text import visible
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
 # Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
+_MOST = 100  # rows of one answer that have a series
 # Seconds for an answer: the user at a terminal waits.
 _TIMEOUT = 5.0
 
@@ -348,7 +349,7 @@ class Screen:
         fresh["samples"] = fresh["samples"] or self._overview.get("samples", [])
         listing = self.view.listing
         more = {"series": "true"} if listing is DESTINATIONS else {}
-        rows = max(_FEWEST, rows - min(len(fresh["problems"]), MOST_PROBLEMS + 1))
+        rows = min(max(_FEWEST, rows - min(len(fresh["problems"]), MOST_PROBLEMS + 1)), _MOST)
         self._list = self.source.get(listing.name, limit=rows, sort=self.view.sort, **more)
         self._overview = fresh
 

@@ -2,7 +2,7 @@
 
 One task wakes once a second, reads the counters of the broker and the system's figures of the process, and keeps the
 difference to the second before; the lag of the event loop is the delay of its wake-up.  Nothing is counted for it on
-the way of a message.  The last `KEPT` samples are kept, 600 bytes each; Prometheus keeps older ones (`metrics`).
+the way of a message.  The last `KEPT` samples are kept, 700 bytes each; of older ones, one a minute (`history`).
 """
 
 from __future__ import annotations

@@ -183,11 +183,13 @@ async def test_other_words_for_the_same(stand: Stand, autojump_clock: MockClock)
     stand.seconds = [SimpleNamespace(lag_ms=300.0, cpu=0.1)]
     stand.gateway.certificates = SimpleNamespace(ends=EPOCH - 1)
     stand.gateway.journal = SimpleNamespace(failure="", rows_dropped=0)
+    stand.broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=False, exhausted="")
     stand.look()
     stand.gateway.journal.rows_dropped = 7
     assert {each["id"]: each["what"] for each in stand.look()} == {
         "lag": "the event loop was 300 ms late within the last ten seconds",
         "certificate-ends": "it has ended",
+        "memory-high": "publishers are held back, because memory is short",
         "journal-dropping": "7 rows were left out within ten minutes",
     }
 

@@ -238,13 +238,14 @@ class Router:
     # the way to a destination
 
     def _route(self, name: str, message: Message, sender: str) -> None:
-        options = message.options
+        options, target = message.options, self.registry.find(name)
         # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
+            if target is not None:
+                target.tally.expired += 1
             self._context.records.ended("expired", name, message)
             return
-        target = self.registry.find(name)
         # Not checked for room: `prepare` did that, and a message that was accepted must not fail here.
         if target is None and names.is_topic(name) and self.registry.keeps_stream(name):
             target = self.registry.topic(name, checked=False)

@@ -92,10 +92,11 @@ def test_a_loss_counts_once(
 ) -> None:
     scene = Scene({Q: policy})
     does(scene)
-    tally = scene.broker.destinations[Q].tally
+    tally, counters = scene.broker.destinations[Q].tally, scene.broker.counters
     expected = {lost: 1} if isinstance(lost, str) else lost
     assert {way: value for way, value in counts(scene).items() if way not in Counts._fields[:3]} == expected
     assert (tally.drops, tally.lost) == (drops, 1)
+    assert counters.losses() == dict.fromkeys(Counts._fields[3:], 0) | expected | {"expired": counters.expired}
 
 
 def stalled(scene: Scene) -> Client:
@@ -121,6 +122,16 @@ def test_what_a_slow_subscriber_loses_is_its_topic_s(policy: dict[str, Any], way
     lost = counts(scene, T)[way]
     assert lost > 0
     assert scene.broker.destinations[T].tally.lost == (lost if way == "dropped" else 0)
+
+
+def test_a_message_that_expires_on_its_way_to_a_topic() -> None:
+    scene = Scene()
+    client = scene.connect()
+    client.subscribe(T)
+    for name in (T, "/topic/unknown"):
+        client.publish(name, expiration="1000", **{"x-delay": "2000"})
+    scene.wait(3.0)
+    assert (counts(scene, T), scene.broker.counters.expired) == ({"expired": 1}, 2)
 
 
 def test_what_operators_remove_is_no_loss() -> None:
@@ -158,6 +169,7 @@ def test_it_loses_for_a_minute() -> None:
     tally = Tally(Q, 100.0)
     tally.published = 1
     tally.look(105.0)
+    assert not tally.look(106.0)
     assert (tally.lost_age, tally.is_losing) == (None, False)
     tally.expired = 1
     tally.look(110.0)
