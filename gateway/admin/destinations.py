@@ -168,12 +168,12 @@ class DestinationsApi(Api):
     async def destinations(self, query: DestinationListQuery) -> Response:
         """Queues, topics and patterns that hold something or have subscribers."""
         tests = equal(query, rows.DESTINATION_KEYS, "kind")
-        # They are 200 numbers a row, which would hold up the loop where rows are many.
-        if query.series == "true" and query.limit > DEFAULT_LIMIT:
-            raise ApiError(400, f"limit must be at most {DEFAULT_LIMIT} with series=true")
         if query.q:
             tests.append(self._is_called(query.q.lower()))
             query = query.model_copy(update={"q": ""})
+        # They are 200 numbers a row, which would hold up the loop where rows are many.
+        if query.series == "true" and query.limit > DEFAULT_LIMIT:
+            raise ApiError(400, f"limit must be at most {DEFAULT_LIMIT} with series=true")
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:

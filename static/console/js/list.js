@@ -20,7 +20,8 @@ const DEFAULT_SIZE = 100;
  * A list.
  * @param spec page (its name in the address), path (of the API), list (key of the rows in the answer), noun, key(row),
  *   columns [{ key, label, tip, cell(row), sort, number, header, hide: 2, 3 or 4 }], search (label, or none),
- *   filters [{ name, label, options: [[value, text]] } or { name, label }], fixed (query that is always sent), empty
+ *   filters [{ name, label, options: [[value, text]] } or { name, label }], fixed(limit), a query that is always
+ *   sent, empty
  * @param changed draws the page
  */
 export class List {
@@ -64,7 +65,7 @@ export class List {
   async ask(signal) {
     const asked = this.query;
     const { limit = DEFAULT_SIZE, ...rest } = Object.fromEntries([...asked].map(([name, text]) => [name, text.trim()]));
-    const answer = await get(this.spec.path, { ...rest, limit, ...this.spec.fixed }, signal);
+    const answer = await get(this.spec.path, { ...rest, limit, ...this.spec.fixed?.(Number(limit)) }, signal);
     if (asked !== this.query) return;
     const past = answer.offset > 0 && answer.offset >= answer.total; // rows of the last page have gone
     if (past) this.set({ offset: Math.max(0, answer.total - (answer.total % answer.limit || answer.limit)) }, true);

@@ -8,7 +8,7 @@ tip.id = "tip";
 tip.className = "tip";
 tip.setAttribute("role", "tooltip");
 tip.popover = "manual";
-document.body.append(tip);
+document.querySelector(".top").append(tip); // a landmark, for a screen reader that goes by them
 
 /** A word with its meaning.  Words without one are as they are. */
 export function term(word, meaning) {

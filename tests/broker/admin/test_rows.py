@@ -197,7 +197,7 @@ class TestDestinations:
         assert found[:4] == [None, led, stock, shared]
         topic = every["/topic/a.b"]
         patterns = rows.patterns_of(registry, topic)
-        assert [each.name for each in patterns] == ["/topic/a.*", "/topic/a.#"]
+        assert [(each.name, each.count) for each in patterns] == [("/topic/a.*", 0), ("/topic/a.#", 1)]
         assert len(rows.durable_subscriptions_of(topic, patterns)) == 4
         assert rows.durable_subscriptions_of(every["/queue/a"], []) == []
         assert [rows.patterns_of(registry, every[name]) for name in ("/queue/a", "/topic/a.#")] == [[], []]

@@ -10,6 +10,7 @@ import { spark } from "../spark.js";
 import { tabs } from "../tabs.js";
 import { MEANS } from "../words.js";
 
+const MOST_SERIES = 100; // rows that the gateway sends with their last five minutes
 const KINDS = [
   ["", "All"],
   ["queue", "Queues"],
@@ -33,7 +34,7 @@ const SPEC = {
   noun: "destination",
   key: (row) => row.name,
   search: "Name contains",
-  fixed: { series: true },
+  fixed: (limit) => ({ series: limit <= MOST_SERIES }),
   filters: [
     { name: "kind", label: "Kind", options: KINDS },
     { name: "state", label: "State", options: STATES },
