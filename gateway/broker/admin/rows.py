@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..core.ages import Age
-from ..core.counters import Drop
-from ..core.tally import Counts
+from ..core.counters import Counts, Drop
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
