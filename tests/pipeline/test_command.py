@@ -119,7 +119,7 @@ class TestGroup:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (f"{RUN} --interval 0.05", "must be 0.1s or longer"),
+        (f"{RUN} --interval 0.05", "must be 100 ms or longer"),
         (f"{RUN} --stuck-after 1y", "'1y' is no duration; write one like 60s, 5m or 2h"),
         (f"{RUN} --conf spark.x", "is no setting of Spark; write spark.name=value"),
         (f"{RUN} --remote sc://h", "run cannot use --remote"),
