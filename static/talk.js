@@ -29,25 +29,31 @@ export function readable(octets) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(octets);
   } catch {
-    return `(${octets.length} octets that are not text)`;
+    return `(${octets.length} bytes that are not text)`;
   }
 }
 
 export class Talk {
   /**
-   * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text); message(it);
-   *   dropped(destination), a subscription that has ended; settled(text), what became of the last SEND
+   * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text, receipt), of the frame
+   *   that was refused; message(it, destination), of the subscription; dropped(destination), a subscription that has
+   *   ended; settled(text), what became of the last SEND
    */
   constructor(hooks) {
     this.hooks = hooks;
     this.client = null;
-    this.subscriptions = new Map(); // destination -> { headers, id, live: the library's handle while connected }
+    // destination -> { headers, once: it ends with its connection, id, live: the library's handle while connected }
+    this.subscriptions = new Map();
     this.numbers = 0; // of receipts and subscriptions
     this.unconfirmed = ""; // the receipt that the last SEND waits for
   }
 
   get isOn() {
     return this.client !== null;
+  }
+
+  get isConnected() {
+    return this.client?.connected ?? false;
   }
 
   connect(brokerURL, login, passcode) {
@@ -67,16 +73,16 @@ export class Talk {
   async disconnect() {
     const leaving = this.client;
     this.client = null;
-    for (const each of this.subscriptions.values()) each.live = null;
+    this.cut();
     await leaving?.deactivate();
     this.hooks.state("offline", "Not connected");
   }
 
-  subscribe(destination, headers = {}) {
+  subscribe(destination, headers = {}, once = false) {
     if (this.subscriptions.has(destination)) return false;
-    const each = { headers, id: "", live: null };
+    const each = { headers, once, id: "", live: null };
     this.subscriptions.set(destination, each);
-    this.start(destination, each);
+    if (this.isConnected) this.start(destination, each); // else as soon as it is
     return true;
   }
 
@@ -96,11 +102,16 @@ export class Talk {
     this.client.publish({ destination, body, headers: { ...type, ...headers, receipt } });
   }
 
+  /** A SEND that nothing is said about: one of a page's own, not of the person at it. */
+  publish(destination, body, headers = {}) {
+    this.client.publish({ destination, body, headers });
+  }
+
   connected(frame) {
     this.client.reconnectDelay = RETRY;
+    for (const [destination, each] of this.subscriptions) this.start(destination, each);
     const server = frame.headers.server ? ` to ${frame.headers.server}` : "";
     this.hooks.state("connected", `Connected${server}, STOMP ${this.client.connectedVersion}`);
-    for (const [destination, each] of this.subscriptions) this.start(destination, each);
   }
 
   /** The server's ERROR: shown word for word, save a shutdown, which names the time to come back. */
@@ -114,21 +125,29 @@ export class Talk {
     for (const [destination, each] of this.subscriptions) {
       if (receipt && each.id === receipt) this.drop(destination);
     }
-    this.hooks.error(frame.headers.message || "The server refused", frame.body);
+    this.hooks.error(frame.headers.message || "The server refused", frame.body, receipt);
     if (!this.client.connected) this.disconnect(); // the login was refused, and would be refused again
   }
 
   lost() {
     if (!this.client) return;
-    for (const each of this.subscriptions.values()) each.live = null;
+    this.cut();
     if (this.unconfirmed) this.settle("Not confirmed: the connection ended before the gateway answered");
     this.hooks.state("connecting", "Connection lost, trying again …");
+  }
+
+  /** The connection has gone, and with it what was subscribed. */
+  cut() {
+    for (const [destination, each] of this.subscriptions) {
+      each.live = null;
+      if (each.once) this.drop(destination);
+    }
   }
 
   start(destination, each) {
     each.id = `subscription-${++this.numbers}`;
     const headers = { ...each.headers, id: each.id, receipt: each.id };
-    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message), headers);
+    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message, destination), headers);
   }
 
   drop(destination) {

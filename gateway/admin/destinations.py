@@ -3,6 +3,7 @@
 The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
 """
 
+from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -11,12 +12,13 @@ from pydantic import Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, one_of
-from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_of
+from gateway.admin.listing import DEFAULT_LIMIT, MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
+from gateway.observe.destination_watch import STEP, DestinationWatch
 from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
@@ -33,9 +35,14 @@ class DestinationListQuery(ListQuery):
     """Which destinations."""
 
     sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
-    q: str = _DESTINATIONS.q
+    q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
-    state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field("", description="only those in this state")
+    state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
+        "", description="only those in this state; `losing`: one was lost within the last minute"
+    )
+    series: Annotated[str, one_of("true", "false")] = Field(
+        "false", description="whether rows have their `series`; then `limit` is 100 at most"
+    )
 
 
 class DestinationQuery(ApiModel):
@@ -53,29 +60,81 @@ class StreamRow(ApiModel):
     octets: int = Field(description="bytes")
 
 
+class DurableSubscriptionRow(ApiModel):
+    """A durable or shared subscription, as its clients name it."""
+
+    topic: str = Field(description="or pattern")
+    login: str
+    client_id: str
+    name: str = Field(description="the name that clients give it, or the id of the SUBSCRIBE")
+    shared: bool = Field(description="clients of every login may consume it: `x-queue-name`")
+
+
+class SeriesRow(ApiModel):
+    """The last rates of a destination, the oldest first, one each `step` seconds, 60 at most; before, it was idle."""
+
+    step: float
+    at: Seconds = Field(description="the end of the last value")
+    published: list[float]
+    delivered: list[float]
+    acknowledged: list[float]
+    lost: list[float]
+
+
 class DestinationRow(ApiModel):
     """A destination that is in use."""
 
     name: str
+    title: str = Field(
+        description="the name for people: of a durable subscription its login, or its own name, and its topic"
+    )
+    durable_subscription: DurableSubscriptionRow | None = Field(description="null: it is a queue or topic of its own")
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
+    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
+    durable_subscriptions: int = Field(
+        description="durable and shared subscriptions that the topic fills, also by a pattern"
+    )
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
-        description="seconds since the oldest message came that no consumer has, to a second up to ten minutes, to a "
-        "minute up to a day, to an hour beyond, and never too much; null: no message waits, or only messages that are "
-        "being read from the store"
+        description="seconds that the oldest of them has waited, rounded down; null: none waits, or all are being read "
+        "from the store"
     )
     oldest_age_is_least: bool = Field(
-        description="it may be much older: it was there when the gateway started, or more than 60 days ago"
+        description="it may be much older: it came before the gateway started, or over 60 days ago"
     )
     delayed: int = Field(description="messages that come back later, after a failure")
     unacknowledged: int
     octets: int = Field(description="bytes of memory that waiting messages cost")
     stored: int = Field(description="messages that are in the store")
-    full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
+    full: bool = Field(description="it has no room, so publishers wait; no policy drops or refuses")
     durable: bool
-    dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
+    dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
+    published: int = Field(description="messages that came since the destination came to be; so are the next ones")
+    delivered: int = Field(description="to consumers or subscribers")
+    acknowledged: int
+    dropped: int = Field(
+        description="by a limit, or given back and not wanted as dead letters; not those that an operator removed, or "
+        "that went with their queue. A message that is lost counts in one way only"
+    )
+    dead_lettered: int
+    expired: int
+    conflated: int = Field(description="replaced by a newer one of their key")
+    lost: int = Field(description="dropped, dead_lettered and expired; a topic's has what its slow subscribers lost")
+    published_rate: float = Field(description="per second, of the last five seconds; so are the next ones")
+    delivered_rate: float
+    acknowledged_rate: float
+    dropped_rate: float
+    dead_lettered_rate: float
+    expired_rate: float
+    conflated_rate: float
+    lost_rate: float
+    lost_age: float | None = Field(description="seconds since the last one was lost, to five seconds; null: none was")
+    losing: bool = Field(description="one was lost within the last minute")
+    series: SeriesRow | None = Field(
+        description="null: it was idle for five minutes, or 500 others are busier, or the query does not ask for it"
+    )
 
 
 class DestinationPage(ListPage):
@@ -90,23 +149,42 @@ class DestinationDetail(DestinationRow):
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
     policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    durable_subscription_list: list[DestinationRow] = Field(description="the first 1,000")
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
+    drops: dict[str, int] = Field(
+        description="reason -> how many of `dropped`; `queue-full` is a limit: `when_full` or `slow_consumer` of the "
+        "policy says which message goes"
+    )
 
 
 class DestinationsApi(Api):
-    def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
+    def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock, watch: DestinationWatch) -> None:
         self._gateway = gateway
+        self._watch = watch
         self._one_at_a_time = one_at_a_time  # as in `sessions`
 
     @Endpoint("GET", "/api/v1/destinations", "destinations", DestinationPage, example=BUSIEST)
     async def destinations(self, query: DestinationListQuery) -> Response:
         """Queues, topics and patterns that hold something or have subscribers."""
         tests = equal(query, rows.DESTINATION_KEYS, "kind")
+        # They are 200 numbers a row, which would hold up the loop where rows are many.
+        if query.series == "true" and query.limit > DEFAULT_LIMIT:
+            raise ApiError(400, f"limit must be at most {DEFAULT_LIMIT} with series=true")
+        if query.q:
+            tests.append(self._is_called(query.q.lower()))
+            query = query.model_copy(update={"q": ""})
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:
             every = rows.every_destination(self._gateway.broker)
-            return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(rows.of_destination), tests))
+            row_of = each_row(partial(self._row, has_series=query.series == "true"))
+            return JSONResponse(await page_of(query, _DESTINATIONS, every, row_of, tests))
+
+    def _is_called(self, text: str) -> Test[rows.Target]:
+        """Tests if a name has that text in it, the name for people or the gateway's own."""
+        registry = self._gateway.broker.registry
+        return lambda target: text in target.name.lower() or text in rows.title_of(registry, target).lower()
 
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
@@ -115,16 +193,34 @@ class DestinationsApi(Api):
         target = registry.find(query.name) or registry.patterns.get(query.name)
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
+        patterns = rows.patterns_of(registry, target)
+        by_pattern = [each for pattern in patterns for each in pattern.subscriptions]
+        durable = rows.durable_subscriptions_of(target, patterns)
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
         return JSONResponse(
             {
-                **rows.of_destination(target),
+                **self._row(target, has_series=True),
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": each_row(rows.of_subscription)(first),
+                "pattern_subscription_list": each_row(rows.of_subscription)(by_pattern[:MAX_LIMIT]),
+                "durable_subscription_list": each_row(self._row)(durable[:MAX_LIMIT]),
                 "groups": rows.groups_of(target),
+                "drops": rows.drops_of(target),
             }
         )
+
+    def _row(self, target: rows.Target, *, has_series: bool = False) -> Row:
+        registry = self._gateway.broker.registry
+        names = {"title": rows.title_of(registry, target), "durable_subscription": rows.durable_of(registry, target)}
+        patterns = rows.patterns_of(registry, target)
+        others = {
+            "pattern_subscriptions": sum([each.count for each in patterns]),
+            "durable_subscriptions": len(rows.durable_subscriptions_of(target, patterns)),
+        }
+        series = self._watch.series(target.tally) if has_series else None
+        at = {"step": STEP, "at": round(self._watch.at, 3)}
+        return rows.of_destination(target) | names | others | {"series": None if series is None else at | series}
 
     @Endpoint(
         "DELETE",

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
+from gateway.admin.monitor import folders_of
 from gateway.config import reference
 from gateway.config.settings import Address, Settings
 from gateway.observe.destination_metrics import DestinationMetrics
@@ -49,6 +50,7 @@ class SettingRow(ApiModel):
     """A setting."""
 
     name: str
+    group: str = Field(description="the section of the reference that it stands in")
     value: JsonValue = Field(description="in force; secrets are hidden")
     source: str = Field(description="default, file, or the name of the variable")
     default: JsonValue
@@ -81,6 +83,7 @@ class Draining(ApiModel):
 class Jobs(ApiModel):
     """The jobs of `gateway pipeline run` that left a snapshot."""
 
+    configured: bool = Field(description="the setting `tables` says where")
     jobs: dict[str, float] = Field(description="name -> date of the snapshot, in seconds since the epoch")
 
 
@@ -173,7 +176,7 @@ class GatewayApi(Api):
     async def jobs(self) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot."""
         dates = await trio.to_thread.run_sync(snapshot_dates, self._settings.tables)
-        return JSONResponse({"jobs": dates})
+        return JSONResponse({"configured": self._settings.tables is not None, "jobs": dates})
 
     @Endpoint("GET", "/api/v1/pipeline/{job}", "pipeline", media_type=JSON, errors=(404,), example={"job": "metrics"})
     async def job(self, request: Request) -> Response:
@@ -236,15 +239,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         if gateway.tracing is not None:
             yield from of_spans(gateway.tracing)
 
-    disks = Disks(_folders(settings))
+    disks = Disks(folders_of(settings))
     return Metrics(broker, gateway.blocked_publishers, gateway.committer, gateway.journal, others, disks)
-
-
-def _folders(settings: Settings) -> dict[str, Path]:
-    folders = {"journal": settings.journal} if settings.journal is not None else {}
-    if settings.store != "memory":
-        folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent
-    return folders
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:

@@ -68,7 +68,7 @@ class ListKind(Generic[T]):
 
     @property
     def q(self) -> Any:
-        return Field("", description=f"a part of {' or '.join(self.searched)}, in upper or lower case")
+        return Field("", description=f"a part of {', '.join(self.searched)}, in upper or lower case")
 
 
 async def page_of(

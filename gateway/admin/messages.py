@@ -23,7 +23,16 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, retry_after
 from gateway.admin.listing import ListPage, PageQuery, Row
 from gateway.broker import Broker
-from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
+from gateway.broker.admin.messages import (
+    Busy,
+    Outcome,
+    Page,
+    RedrivePlan,
+    RunningOperation,
+    Search,
+    StreamPage,
+    Unknown,
+)
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.parse import send_options
 from gateway.broker.model import destinations
@@ -40,6 +49,7 @@ T = TypeVar("T")
 
 # Of the examples.
 ORDERS = {"destination": "/queue/orders"}
+LETTERS = {"destination": "/queue/dlq.orders"}
 
 _RESERVED = frozenset(["destination", "user-id", *NOT_PASSED_ON])
 """Headers that a request cannot give: they have fields of their own, or are the server's or a session's."""
@@ -105,8 +115,7 @@ class MessagePage(ListPage):
 
     messages: list[MessageRow]
     next: int | None = Field(
-        description="offset of the next page; null: there is none. A page has fewer than `limit` where they are large: "
-        "it ends once its rows have 512 KiB"
+        description="offset of the next page; null: none. A page of large messages ends at 512 KiB, before its limit"
     )
 
 
@@ -172,6 +181,12 @@ class Redrive(DestinationName):
     limit: Limit | None = None
 
 
+class RedriveQuery(ApiModel):
+    """Which dead letters."""
+
+    destination: str = _QUEUE
+
+
 class NotMoved(ApiModel):
     """A message that stayed where it was."""
 
@@ -193,6 +208,14 @@ class Redriven(ApiModel):
     redriven: int
     refused: list[NotMoved] = Field(description="the first 1,000")
     stopped: str | None = Field(description="why it ended before all went back; null: it did not")
+
+
+class Plan(ApiModel):
+    """Where dead letters would go."""
+
+    targets: dict[str, int] = Field(description="destination -> how many go there, if it has room for all of them")
+    refusals: int = Field(description="how many would stay")
+    refused: list[NotMoved] = Field(description="the first 1,000 of these")
 
 
 class Publish(DestinationName):
@@ -222,7 +245,8 @@ class MessagesApi(Api):
 
     @Endpoint("GET", "/api/v1/messages", "messages", MessagePage, errors=(404, 503), example=ORDERS | {"limit": "10"})
     async def messages(self, query: MessageListQuery) -> Response:
-        """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
+        """Messages that wait in a queue, also those in the store alone, or that a topic keeps for replay, the newest
+        first; with the first 4 KiB of each body."""
         browse, limit, offset = self._gateway.message_admin.browse, query.limit, query.offset
         page: Page = await _result(lambda then: browse(query.destination, offset, limit, query.selector, then))
         window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
@@ -230,7 +254,7 @@ class MessagesApi(Api):
 
     @Endpoint("GET", "/api/v1/message", "messages", MessageRow, errors=(404, 503), example=ORDERS | {"id": "$MESSAGE"})
     async def message(self, query: MessageQuery) -> Response:
-        """One message that waits, with up to 1 MiB of its body."""
+        """One message that waits, or that a topic keeps for replay, with up to 1 MiB of its body."""
         find = self._gateway.message_admin.find
         row: Row | None = await _result(lambda then: find(query.destination, query.id, MAX_BODY, then))
         if row is None:
@@ -264,6 +288,14 @@ class MessagesApi(Api):
             audit, lambda then: move(body.source, body.target, body.ids, body.selector, body.limit, then)
         )
         return JSONResponse({"moved": outcome.done, **_refusals(outcome)})
+
+    @Endpoint("GET", "/api/v1/queues/redrive", "destinations", Plan, errors=(404, 503), example=LETTERS)
+    async def plan(self, query: RedriveQuery) -> Response:
+        """Where dead letters would go, if all were sent back now; nothing is moved."""
+        plan_redrive = self._gateway.message_admin.plan_redrive
+        plan: RedrivePlan = await _result(lambda then: plan_redrive(query.destination, then))
+        refused = [{"id": identifier, "error": sentence} for identifier, sentence in plan.refused]
+        return JSONResponse({"targets": plan.targets, "refusals": plan.refusals, "refused": refused})
 
     @Endpoint("POST", "/api/v1/queues/redrive", "destinations", Redriven, errors=(404, 409, 503), action="redrive")
     async def redrive(self, body: Redrive, audit: AuditEntry) -> Response:
@@ -399,7 +431,7 @@ async def _changed(audit: AuditEntry, start: Callable[[Callable[[Outcome], None]
     return outcome
 
 
-async def _result(start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
+async def _result(start: Callable[[Callable[[T], None]], RunningOperation | RedrivePlan | Search | StreamPage]) -> T:
     """Start some work of the broker, and wait for its result; raises ApiError where it takes too long."""
     found: list[T] = []
     done = trio.Event()

@@ -21,7 +21,7 @@ TAGS = {
     "login": "The console's login, and tickets for pages.",
 }
 
-_ERRORS = {
+ERRORS = {
     400: "The query or the body is wrong.",
     401: "A login is needed, or the login is wrong.",
     403: "This client must not do this.",
@@ -116,7 +116,7 @@ def _operation(endpoint: Endpoint) -> Document:
         "security": [{"token": []}, {"cookie": []}, {}] if endpoint.guarded else [],
         "responses": {
             str(endpoint.status): _success(endpoint),
-            **{str(each): {"description": _ERRORS[each], "content": failure} for each in errors_of(endpoint)},
+            **{str(each): {"description": ERRORS[each], "content": failure} for each in errors_of(endpoint)},
         },
     }
     in_path = [

@@ -1,4 +1,4 @@
-"""Overview, `GET /api/v1/overview`: the state of the gateway now, and samples of the last seconds.
+"""Overview: the state of the gateway now, samples of the last seconds, what is wrong, and the last day.
 
 Each open console asks for it once a second, so it must cost little: its cost does not grow with destinations or
 messages, and of sessions only two numbers are added up.  A console that asks again says which samples it has already.
@@ -12,9 +12,12 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
-from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
+from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal, one_of
+from gateway.admin.monitor import Monitor
+from gateway.admin.problems import ProblemRow
 from gateway.config.settings import Settings
-from gateway.observe.sampler import STEP, Percentiles, Sampler, Second
+from gateway.observe.history import RANGES
+from gateway.observe.sampler import STEP, Percentiles, Second
 from gateway.runtime.gateway import Gateway
 
 
@@ -117,22 +120,76 @@ class OverviewNow(ApiModel):
     journal: JournalNow | None
     limits: dict[str, int]
     latency: Latency
+    losses: dict[str, int] = Field(
+        description="messages that were lost since the start, by the way; not those that an operator removed, or that "
+        "went with their queue"
+    )
+    losing: int = Field(description="destinations that lost a message within the last minute")
+    problems: list[ProblemRow]
     step: float
     samples: list[Second]
 
 
-class OverviewApi(Api):
-    """The endpoint, over an open gateway.  `sampler`: None: there are no samples."""
+class ProblemList(ApiModel):
+    """What is wrong, the worst first; 50 problems at most."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
+    problems: list[ProblemRow]
+
+
+class HistoryQuery(ApiModel):
+    """Which time."""
+
+    range: Annotated[str, one_of(*RANGES)] = Field("1h", description="the last five minutes, hour, or day")
+
+
+class HistoryGap(ApiModel):
+    """A time without samples: the gateway was down."""
+
+    from_: Annotated[float, Field(alias="from")]
+    to: float
+
+
+class HistoryAnswer(ApiModel):
+    """Points that fill the range; of a minute and more they are means, but of what is there, of `lag_ms` and of `p99`
+    the largest."""
+
+    range: str
+    step: float = Field(description="seconds between two points")
+    from_: Annotated[float, Field(alias="from")]
+    to: float
+    at: list[float] = Field(description="the end of each point, in seconds since the epoch")
+    series: dict[str, list[float | None]] = Field(
+        description="name of a field of a sample -> its value at each point; null: it is not known, or the gateway was "
+        "down"
+    )
+    gaps: list[HistoryGap]
+    kept: bool = Field(description="it outlives a restart, because there is a store or a journal")
+
+
+class OverviewApi(Api):
+    """The endpoints, over an open gateway."""
+
+    def __init__(self, gateway: Gateway, settings: Settings, monitor: Monitor) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._sampler = sampler or Sampler(gateway.broker, gateway.connection_limits, gateway.turns)
+        self._monitor = monitor
+        self._sampler = monitor.sampler
 
     @Endpoint("GET", "/api/v1/overview", "gateway", OverviewNow)
     async def overview(self, query: OverviewQuery) -> Response:
         """The state of the gateway now, and samples of the last seconds, up to ten minutes back."""
         return JSONResponse(self.now(query.since))
+
+    @Endpoint("GET", "/api/v1/problems", "gateway", ProblemList)
+    async def problems(self) -> Response:
+        """What is wrong at present, since when, and what helps; looked at every five seconds."""
+        return JSONResponse({"problems": self._monitor.problems.present})
+
+    @Endpoint("GET", "/api/v1/history", "gateway", HistoryAnswer)
+    async def history(self, query: HistoryQuery) -> Response:
+        """Samples of the last five minutes, hour or day, for charts."""
+        sampler = self._sampler
+        return JSONResponse(await self._monitor.history.table(query.range, sampler.since(0), time.time()))
 
     def now(self, since: float) -> dict[str, object]:
         """The answer, as its model has it, with the newer samples."""
@@ -181,6 +238,9 @@ class OverviewApi(Api):
                 "queue_ms": _row(sampler.waited()),
                 "ack_ms": _row(sampler.took()),
             },
+            "losses": counters.losses(),
+            "losing": broker.context.tallies.losing,
+            "problems": self._monitor.problems.present,
             "step": STEP,
             "samples": [sample.as_dict() for sample in sampler.since(since)],
         }

@@ -41,8 +41,8 @@ class SessionListQuery(ListQuery):
 
     sort: Annotated[str, _SESSIONS.orders] = Field("", description=SORT)
     q: str = _SESSIONS.q
-    transport: str = Field("", description="only those of this transport: tcp, websocket or internal")
-    login: str = Field("", description="only those of this user")
+    transport: str = Field("", description="tcp, websocket or internal")
+    login: str = Field("", description="user")
 
 
 class SubscriptionListQuery(ListQuery):
@@ -50,9 +50,9 @@ class SubscriptionListQuery(ListQuery):
 
     sort: Annotated[str, _SUBSCRIPTIONS.orders] = Field("", description=SORT)
     q: str = _SUBSCRIPTIONS.q
-    session: str = Field("", description="only those of this session")
-    destination: str = Field("", description="only those of this destination, as the client or a list names it")
-    login: str = Field("", description="only those of this user")
+    session: str = Field("", description="session")
+    destination: str = Field("", description="as the client or a list names it")
+    login: str = Field("", description="user")
 
 
 class EndSessionQuery(ApiModel):
@@ -94,10 +94,9 @@ class SessionRow(ApiModel):
     peer: str
     connected_at: Seconds
     subscriptions: int
-    unacknowledged: int = Field(description="messages that were delivered to it, and that it did not settle")
+    unacknowledged: int = Field(description="messages that it has not settled")
     oldest_unacknowledged_age: float | None = Field(
-        description="least age in seconds of the message that has been at one of its subscriptions longest without an "
-        "ACK; null: there is none"
+        description="age in seconds, at least, of the oldest of them; null: none"
     )
     transactions: int = Field(description="open ones")
     pending_octets: int = Field(description="bytes that wait until the client reads them")
@@ -112,15 +111,16 @@ class SubscriptionRow(ApiModel):
 
     session: str
     login: str
+    client_id: str
     id: str | None = Field(description="as the client named it; null: a 1.0 client without one")
     destination: str = Field(description="as the client wrote it")
     target: str = Field(description="the destination's name in the lists")
     ack: Literal["auto", "client", "client-individual"]
     selector: str = Field(description="empty: none")
-    prefetch: int | None = Field(description="messages at a time, as the client asked; null: it did not ask")
+    prefetch: int | None = Field(description="as the client asked; null: it did not ask")
     unacknowledged: int
     oldest_unacknowledged_age: float | None = Field(
-        description="least age in seconds of the message that it has had longest without an ACK; null: none"
+        description="age in seconds, at least, of the oldest of them; null: none"
     )
     waiting: int | None = Field(
         description="messages that wait in its queue, or that of its durable subscription; null: it has none"

@@ -24,6 +24,7 @@ from gateway.admin.endpoint import ApiError, Endpoint, error_response
 from gateway.admin.gateway_api import GatewayApi
 from gateway.admin.login import LoginApi, TicketApi
 from gateway.admin.messages import MessagesApi
+from gateway.admin.monitor import Monitor
 from gateway.admin.openapi import OpenApi
 from gateway.admin.overview import OverviewApi
 from gateway.admin.routes import routes_of
@@ -32,7 +33,6 @@ from gateway.admin.stored import StoredApi
 from gateway.admin.trace_stream import TraceApi
 from gateway.auth.tickets import Tickets
 from gateway.config.settings import Settings
-from gateway.observe.sampler import Sampler
 from gateway.runtime.gateway import Gateway
 
 HEADERS = {
@@ -51,13 +51,13 @@ def build(
     *,
     tickets: Tickets | None = None,
     static: Path | None = None,
-    sampler: Sampler | None = None,
+    monitor: Monitor | None = None,
 ) -> ASGIApp:
     """The HTTP application over an open gateway; `static` is a folder instead of the one that was installed."""
     access = AccessControl(open_gateway, settings)
     open_gateway.in_force.on_change.append(access.take)
     open_gateway.reloadables.append(access.sessions)  # after the users, which it asks
-    table = endpoints(open_gateway, settings, access, tickets=tickets, sampler=sampler)
+    table = endpoints(open_gateway, settings, access, tickets=tickets, monitor=monitor)
     routes: list[BaseRoute] = [*routes_of(table, access)]
     folder = static or static_folder()
     if folder is not None:
@@ -73,14 +73,15 @@ def endpoints(
     access: AccessControl,
     *,
     tickets: Tickets | None = None,
-    sampler: Sampler | None = None,
+    monitor: Monitor | None = None,
 ) -> list[Endpoint]:
     one_list_at_a_time = trio.Lock()
+    monitor = monitor or Monitor(open_gateway, settings)
     table = [
         *GatewayApi(open_gateway, settings).endpoints(),
-        *OverviewApi(open_gateway, settings, sampler).endpoints(),
+        *OverviewApi(open_gateway, settings, monitor).endpoints(),
         *SessionsApi(open_gateway, one_list_at_a_time).endpoints(),
-        *DestinationsApi(open_gateway, one_list_at_a_time).endpoints(),
+        *DestinationsApi(open_gateway, one_list_at_a_time, monitor.watch).endpoints(),
         *TraceApi(open_gateway).endpoints(),
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),

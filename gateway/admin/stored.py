@@ -46,13 +46,13 @@ class ScheduledListQuery(ListQuery):
 
     sort: Annotated[str, _SCHEDULED.orders] = Field("", description=SORT)
     q: str = _SCHEDULED.q
-    destination: str = Field("", description="only those for this one, as a client or a list names it")
+    destination: str = Field("", description="as a client or a list names it")
 
 
 class CancelQuery(ApiModel):
     """Which scheduled messages to cancel."""
 
-    destination: str = Field(description="their destination, as a client or a list names it")
+    destination: str = Field(description="as a client or a list names it")
 
 
 class RetainedListQuery(ListQuery):

@@ -1,4 +1,4 @@
-"""`gateway top`: the rates of a gateway and its busiest destinations or sessions, in a terminal, once a second.
+"""`gateway top`: rates and problems of a gateway, and its busiest destinations or sessions, in a terminal.
 
 It asks the admin API for the overview, and for as many sorted rows as the screen has, so 100,000 queues cost no more
 than ten.  While the gateway does not answer, the last figures stay on the screen, with the reason.
@@ -15,7 +15,7 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -29,17 +29,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gateway.client.server import FileError, context_of, reason_of
+from gateway.client.server import FileError, context_of, unreachable
+from gateway.config.values import duration_like
 from gateway.text import visible
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
 # Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
+_MOST = 100  # rows of one answer that have a series
 # Seconds for an answer: the user at a terminal waits.
 _TIMEOUT = 5.0
 
 Answer = dict[str, Any]
-HEAD = 11  # most lines beside the rows of the table, without complaints
+HEAD = 12  # most lines beside the rows of the table, without problems
+MOST_PROBLEMS = 5  # lines
+_GAP = 1  # columns of the screen between two of the table
+# Seconds of the thin line of a destination, one character for so many of its values, and its heights.
+_BARS, _VALUES_A_BAR = "▁▂▃▄▅▆▇█", 3
 
 
 def number(value: float) -> str:
@@ -66,18 +72,42 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """An age; None: no message waits."""
-    return "-" if seconds is None else duration(seconds)
+    """An age in few characters: 93784 -> 1d 02h; None: no message waits."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for unit, name, part, below in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit}{name} {whole % unit // part:02}{below}"
+    return f"{whole}s"
+
+
+def middle(text: str, most: int) -> str:
+    """The text in so many characters: names are known by their end as well as by their start."""
+    if len(text) <= most:
+        return text
+    tail = most // 2
+    return f"{text[: most - tail - 1]}…{text[-tail:]}"
+
+
+def sparkline(series: Answer | None) -> str:
+    """Messages that came in the last five minutes, as high as they were many."""
+    values = [] if series is None else series["published"]
+    padded = [0.0] * (-len(values) % _VALUES_A_BAR) + values
+    bars = [max(padded[place : place + _VALUES_A_BAR]) for place in range(0, len(padded), _VALUES_A_BAR)]
+    most = max(bars, default=0) or 1
+    return "".join([_BARS[round(each / most * (len(_BARS) - 1))] for each in bars])
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A column: the row's key, by which the API sorts, and the format of its values."""
+    """A column: the row's key, by which the API sorts, the format of its values, and the least width of a screen."""
 
     key: str
     title: str
     shown: Callable[[Any], str] = number
     is_text: bool = False
+    least_width: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,20 +119,30 @@ class BoardTable:
 
     @property
     def sortable(self) -> tuple[BoardColumn, ...]:
-        return tuple([column for column in self.columns if column.key != "kind"])
+        return tuple([column for column in self.columns if column.key not in ("kind", "series")])
+
+    def column(self, key: str) -> int:
+        """The place of a column among the sortable ones."""
+        return [column.key for column in self.sortable].index(key)
 
 
 DESTINATIONS = BoardTable(
     "destinations",
     (
         BoardColumn("name", "DESTINATION", visible, is_text=True),
-        BoardColumn("kind", "KIND", str, is_text=True),
+        BoardColumn("kind", "KIND", str, is_text=True, least_width=120),
+        BoardColumn("series", "5 MINUTES", sparkline, is_text=True, least_width=120),
+        BoardColumn("published_rate", "IN/s"),
+        BoardColumn("delivered_rate", "OUT/s"),
+        BoardColumn("acknowledged_rate", "ACK/s"),
+        BoardColumn("lost_rate", "LOST/s"),
+        BoardColumn("lost", "LOST", least_width=90),
         BoardColumn("waiting", "WAITING"),
         BoardColumn("unacknowledged", "UNACKED"),
-        BoardColumn("delayed", "IN BACK-OFF"),
+        BoardColumn("delayed", "IN BACK-OFF", least_width=140),
         BoardColumn("oldest_age", "OLDEST", age),
         BoardColumn("subscriptions", "SUBS"),
-        BoardColumn("octets", "SIZE", nbytes),
+        BoardColumn("octets", "SIZE", nbytes, least_width=100),
     ),
 )
 SESSIONS = BoardTable(
@@ -120,8 +160,10 @@ SESSIONS = BoardTable(
 
 
 def head(overview: Answer) -> RenderableType:
-    """The figures of the whole gateway: six lines, and one for each complaint."""
-    last = overview["samples"][-1] if overview["samples"] else dict.fromkeys([*_RATES.values(), "cpu", "lag_ms"], 0)
+    """The figures of the whole gateway: seven lines, and one for each problem."""
+    names = [*_RATES.values(), *_LOSSES, "cpu", "lag_ms"]
+    last = overview["samples"][-1] if overview["samples"] else dict.fromkeys(names, 0)
+    losses = overview["losses"]
     turn = overview["latency"]["turn_ms"]
     memory = overview["memory"]
     state = Text("ready", "green") if overview["ready"] else Text(f"not ready: {overview['reason']}", "bold red")
@@ -154,48 +196,63 @@ def head(overview: Answer) -> RenderableType:
             ("of", nbytes(memory["mark"]) if memory["mark"] else "-"),
             ("scheduled", number(overview["messages"]["delayed"])),
         ],
+        [
+            ("lost/s", number(sum([last[name] for name in _LOSSES]))),
+            ("dropped", number(losses["dropped"])),
+            ("dead letters", number(losses["dead_lettered"])),
+            ("expired", number(losses["expired"])),
+        ],
     ):
         figures.add_row(*[Text.assemble((f"{name} ", "dim"), value) for name, value in row])
     first = (f"stomp-gateway {overview['version']}", "bold"), f"  up {duration(overview['uptime'])}  ", state
     lines: list[RenderableType] = [Text.assemble(*first), figures]
-    lines += [Text(f"{name}: {sentence}", "yellow") for name, sentence in _complaints(overview)]
-    return Group(*lines)
+    return Group(*lines, *problems(overview["problems"]))
 
 
 _FIGURES = 4
 _RATES = {"in": "published", "out": "delivered", "acks": "acknowledged", "errors": "errors"}
 
 
-def _complaints(overview: Answer) -> Iterable[tuple[str, str]]:
-    yield from overview["complaints"].items()
-    for part in ("store", "journal"):
-        if overview[part] and overview[part]["failing"]:
-            yield part, overview[part]["failing"]
-    if overview["memory"]["pressed"]:
-        yield "memory", "it is short, publishers are held back"
+_LOSSES = ("dropped", "dead_lettered", "expired")
+_STYLES = {"critical": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def problems(found: list[Answer]) -> list[Text]:
+    """A line for each of the worst problems."""
+    lines = [
+        Text(visible(f"{each['title']}: {each['what']}"), _STYLES[each["severity"]], no_wrap=True, overflow="ellipsis")
+        for each in found[:MOST_PROBLEMS]
+    ]
+    if len(found) > MOST_PROBLEMS:
+        lines.append(Text(f"and {len(found) - MOST_PROBLEMS} more problems", "dim"))
+    return lines
 
 
 def _milliseconds(quantiles: Answer | None, name: str) -> str:
     return "-" if quantiles is None else f"{quantiles[name]:.3g} ms"
 
 
-def table(listing: BoardTable, rows: list[Answer], total: int, sort: str) -> RenderableType:
-    """The rows, the first of `total`, as they were sorted."""
-    made = Table(box=None, pad_edge=False, expand=True, header_style="reverse")
-    for column in listing.columns:
-        title = f"{column.title} *" if column.key == sort.removeprefix("-") else column.title
-        made.add_column(
-            title,
-            justify="left" if column.is_text else "right",
-            ratio=1 if column is listing.columns[0] else None,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for row in rows:
-        least = ["≥ " if row.get(f"{column.key}_is_least") else "" for column in listing.columns]
-        shown = [column.shown(row[column.key]) for column in listing.columns]
-        made.add_row(*[Text(each + value) for each, value in zip(least, shown, strict=True)])
+def table(listing: BoardTable, rows: list[Answer], total: int, sort: str, width: int) -> RenderableType:
+    """The rows, the first of `total`, as they were sorted, on a screen of that width."""
+    made = Table(box=None, pad_edge=False, expand=True, header_style="reverse", padding=(0, _GAP, 0, 0))
+    columns = [column for column in listing.columns if column.least_width <= width]
+    sorted_by = sort.removeprefix("-")
+    titles = [f"{column.title}*" if column.key == sorted_by else column.title for column in columns]
+    cells = [[_cell(column, row) for column in columns] for row in rows]
+    widths = [max(map(len, each)) for each in zip(titles, *cells, strict=True)]
+    room = max(width - sum(widths[1:]) - _GAP * (len(columns) - 1), len(titles[0]))
+    for column, title, each in zip(columns, titles, [room, *widths[1:]], strict=True):
+        made.add_column(title, justify="left" if column.is_text else "right", width=each, no_wrap=True)
+    styles = ["bold red" if column.key == "lost_rate" else "" for column in columns]
+    for row, (first, *others) in zip(rows, cells, strict=True):
+        loses = row.get("lost_rate", 0) > 0
+        values = zip((middle(first, room), *others), styles, strict=True)
+        made.add_row(*[Text(value, style if loses else "") for value, style in values])
     return Group(made, Text(f"{len(rows)} of {total} {listing.name}", "dim"))
+
+
+def _cell(column: BoardColumn, row: Answer) -> str:
+    return ("≥ " if row.get(f"{column.key}_is_least") else "") + column.shown(row[column.key])
 
 
 class NoAnswer(Exception):
@@ -238,8 +295,8 @@ class AdminClient:
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next request opens a new one
-            reason = reason_of(error, self._ca, self._cert) if isinstance(error, OSError) else ""
-            raise NoAnswer(f"{self.url} does not answer: {reason or error or type(error).__name__}") from None
+            reason = unreachable(error, self._ca, self._cert) if isinstance(error, OSError) else str(error)
+            raise NoAnswer(f"{self.url} does not answer: {reason or type(error).__name__}") from None
         try:
             told = json.loads(content)
         except ValueError:
@@ -260,7 +317,7 @@ class View:
     """The table that is shown, and its order."""
 
     listing: BoardTable = DESTINATIONS
-    column: int = 1
+    column: int = DESTINATIONS.column("waiting")
     descending: bool = True
 
     @property
@@ -269,8 +326,7 @@ class View:
 
     def after(self, key: str) -> View:
         if key in "ds":
-            listing = DESTINATIONS if key == "d" else SESSIONS
-            return View(listing, 1 if key == "d" else 4)
+            return View() if key == "d" else View(SESSIONS, SESSIONS.column("unacknowledged"))
         if key in "<>":
             step = 1 if key == ">" else -1
             return replace(self, column=(self.column + step) % len(self.listing.sortable))
@@ -292,14 +348,17 @@ class Screen:
         since = self._overview.get("at", 0)
         fresh = self.source.get("overview", since=since)
         fresh["samples"] = fresh["samples"] or self._overview.get("samples", [])
-        self._list = self.source.get(self.view.listing.name, limit=rows, sort=self.view.sort)
+        listing = self.view.listing
+        more = {"series": "true"} if listing is DESTINATIONS else {}
+        rows = min(max(_FEWEST, rows - min(len(fresh["problems"]), MOST_PROBLEMS + 1)), _MOST)
+        self._list = self.source.get(listing.name, limit=rows, sort=self.view.sort, **more)
         self._overview = fresh
 
-    def show(self, footer: str = "") -> RenderableType:
+    def show(self, width: int, footer: str = "") -> RenderableType:
         listing = self.view.listing
         parts = [head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:
-            parts.append(table(listing, self._list[listing.name], self._list["total"], self.view.sort))
+            parts.append(table(listing, self._list[listing.name], self._list["total"], self.view.sort, width))
         return Group(*parts, Text(footer, "dim"))
 
 
@@ -313,7 +372,13 @@ class Screen:
 @click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
 @click.option("--cert", default="", help="The client certificate, for https.")
 @click.option("--key", default="", help="Its key, if it has a file of its own.")
-@click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
+@click.option(
+    "--interval",
+    type=duration_like("1s or 500ms", 0.2, 60),
+    default="1s",
+    show_default=True,
+    help="Pause between two looks.",
+)
 @click.option("--once", is_flag=True, help="Print it once, and end; the default without a terminal.")
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
     """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.
@@ -325,7 +390,7 @@ def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, 
     try:
         screen.ask(_PRINTED)
         if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            console.print(screen.show())
+            console.print(screen.show(console.width))
         else:
             _run(screen, console, interval)
     except NoAnswer as error:
@@ -358,13 +423,13 @@ def _run(screen: Screen, console: Console, interval: float) -> None:
     with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
-                screen.ask(max(_FEWEST, console.height - HEAD))
+                screen.ask(console.height - HEAD)
                 screen.fault = ""
             except NoAnswer as error:
                 if error.is_refusal:
                     raise
                 screen.fault = str(error)
-            live.update(screen.show(_KEYS), refresh=True)
+            live.update(screen.show(console.width, _KEYS), refresh=True)
             for key in _wait_for_keys(interval):
                 if key == "q":
                     return

@@ -13,13 +13,54 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.config.errors import variable
+from gateway.config.errors import SECRETS, variable
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
-from gateway.config.settings import LISTENERS, Address, Settings
-
-SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret values
+from gateway.config.settings import LISTENERS, MEMORY_ONLY, Address, Settings, keep_messages
 
 HIDDEN = "(hidden)"
+
+GROUPS = {
+    "Listeners": (
+        *("tcp", "tcp_tls", "websocket", "websocket_tls", "websocket_path", "http", "allowed_origins"),
+        *("trusted_proxies", "tcp_proxy_protocol", "websocket_proxy_protocol"),
+    ),
+    "TLS": ("tls_certificate", "tls_key", "tls_min_version", "tls_client_ca", "tls_client_certificates", "tls_user"),
+    "Users": (
+        *("users_file", "login_attempts", "login_delay", "authenticator"),
+        *("jwt_keys", "jwt_issuer", "jwt_audience", "jwt_user_claim", "jwt_groups_claim", "jwt_leeway"),
+        *("token_warning", "ticket_lifetime", "max_tickets", "cookie_name", "cookie_keys", "cookie_age", "cookie_user"),
+    ),
+    "Administration": (
+        *("admin_token", "admin_groups", "metrics_token", "metrics_destinations", "log_format", "log_level"),
+    ),
+    "Sessions": (
+        *("server_name", "server_version", "lenient", "handlers", "connect_timeout", "heartbeat_send"),
+        *("heartbeat_receive", "heartbeat_margin", "websocket_ping", "close_linger", "drain_timeout", "drain_retry"),
+    ),
+    "Limits of a session": (
+        *("max_headers", "max_header_line", "max_body", "max_connect_header_line", "max_connect_headers"),
+        *("max_subscriptions", "max_transactions", "max_transaction_bytes", "max_unacknowledged"),
+        *("max_unacknowledged_bytes", "max_outbound", "slow_consumer_timeout"),
+        *("max_frames_per_second", "max_bytes_per_second"),
+    ),
+    "Limits of users and addresses": (
+        *("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"),
+        *("max_frames_per_second_per_user", "max_bytes_per_second_per_user"),
+        *("max_frames_per_second_per_address", "max_bytes_per_second_per_address"),
+    ),
+    "Memory": ("memory_limit", "memory_mark"),
+    "Messages": (
+        *("store", "max_destinations", "max_delayed", "max_durable_subscriptions", "max_retained"),
+        *("dedup_window", "max_dedup_ids", "client_queue_arguments"),
+    ),
+    "Journal and pipeline": (
+        *("journal", "journal_id", "journal_sync", "journal_queue", "journal_when_full", "journal_bodies"),
+        *("journal_gauges", "archive", "tables"),
+    ),
+    "Traces": ("trace_endpoint", "trace_ratio"),
+    "Destinations": ("policy", "rule"),
+}
+"""Title of a section of the page -> its settings."""
 
 TABLES = ("policy", "rule")  # the settings that are tables of the file, not lines or variables
 
@@ -39,10 +80,7 @@ def descriptions() -> dict[str, str]:
 
 def fields() -> list[tuple[str, FieldInfo]]:
     """All settings in the order of the page: addresses first, tables last."""
-    later = (
-        JournalSettings.model_fields.keys() | SecuritySettings.model_fields.keys() | ObserveSettings.model_fields.keys()
-    )
-    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
+    return [(name, Settings.model_fields[name]) for names in GROUPS.values() for name in names]
 
 
 def listed() -> Iterator[str]:
@@ -70,12 +108,14 @@ def in_force(settings: Settings) -> Iterator[str]:
 
 
 def rows(settings: Settings) -> Iterator[dict[str, object]]:
-    """All settings but the tables: name, value, source, default and description; secrets are hidden."""
+    """All settings but the tables: name, group, value, source, default and description; secrets are hidden."""
+    group_of = {name: title for title, names in GROUPS.items() for name in names}
     for name, field in fields():
         if name in TABLES:
             continue
         yield {
             "name": name,
+            "group": group_of[name],
             "value": _plain(_shown(name, settings)),
             "source": _source(name, settings),
             "default": _plain(field.default),
@@ -84,10 +124,13 @@ def rows(settings: Settings) -> Iterator[dict[str, object]]:
 
 
 def summary(settings: Settings) -> Iterator[str]:
-    """The authenticators, rules and open addresses, as comments of `gateway.toml`."""
+    """The store, authenticators, rules and open addresses, as comments of `gateway.toml`."""
     ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
     if settings.certificates_are_users:
         ways.append("tls_client_ca")
+    memory = f"{MEMORY_ONLY}; {keep_messages()}"
+    kept = f"durable messages are kept in {settings.store.removeprefix('sqlite:')}, and the others in memory"
+    yield f"# Store: {memory if settings.store == 'memory' else kept}."
     yield f"# Authenticators: {', '.join(ways) or 'none, so every client may connect under any name'}."
     yield f"# Rules: {len(settings.rule) or 'none, so every client may do everything'}."
     yield f"# Admin API: {_admins(settings)}."

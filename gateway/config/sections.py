@@ -7,7 +7,7 @@ Parts of `gateway.config.settings.Settings`, which reads and checks all settings
 from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gateway.config import rules
 from gateway.config.kinds import (
@@ -21,6 +21,7 @@ from gateway.config.kinds import (
     Names,
     Networks,
     Place,
+    Seconds,
     Size,
     Token,
 )
@@ -30,56 +31,57 @@ FrameRate = Annotated[int, Field(ge=0, le=10_000_000)]
 ByteRate = Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)]
 
 
+_PART = SettingsConfigDict(defer_build=True)  # only the whole is used
+
+
 class SecuritySettings(BaseSettings):
     """TLS, authenticators, rules, and limits."""
 
+    model_config = _PART
+
     tcp_tls: Addresses = Field([])
-    """Addresses of the STOMP over TCP listener with TLS, in the form of tcp. 61614 is the usual port."""
+    """Addresses of STOMP over TCP with TLS. 61614 is the usual port."""
 
     websocket_tls: Addresses = Field([])
-    """Addresses of the STOMP over WebSocket listener with TLS (`wss:`), in the form of websocket. RabbitMQ uses port
-    15673."""
+    """Addresses of STOMP over WebSocket with TLS (`wss:`). RabbitMQ uses port 15673."""
 
     tls_certificate: Place = None
-    """File of the certificate chain, in PEM, the server's own certificate first. Read again on SIGHUP; sessions
-    continue."""
+    """File of the certificate chain, in PEM, the server's own certificate first."""
 
     tls_key: Place = None
     """File of the private key of tls_certificate, in PEM, without a passphrase."""
 
-    tls_min_version: str = Field("1.2", pattern="^1[.][23]$")
-    """Lowest version of TLS: 1.2 or 1.3. Older versions are broken and cannot be enabled."""
+    tls_min_version: str = Field("1.2", pattern="^1[.][23]$", description='"1.2" or "1.3", in quotes')
+    """Lowest version of TLS: 1.2 or 1.3."""
 
     tls_client_ca: Place = None
-    """File of the certificate authorities, in PEM, that sign client certificates. None: clients are not asked for
-    certificates."""
+    """File of the authorities, in PEM, that sign client certificates. None: clients are not asked for certificates."""
 
     tls_client_certificates: str = Field("optional", pattern="^(optional|required)$")
     """Whether clients must send a certificate of tls_client_ca."""
 
     tls_user: str = Field("common-name", pattern="^(none|common-name|subject|dns|email|uri)$")
-    """Name in a client certificate that is the user's name. `none`: the certificate names no user, and the client also
-    logs in."""
+    """Name in a client certificate that is the user's name. `none`: the client also logs in."""
 
     trusted_proxies: Networks = Field([])
-    """Addresses and networks of proxies that are trusted to name the client's address (`X-Forwarded-For`, `Forwarded`,
-    PROXY protocol), comma-separated; `unix`: proxies on unix sockets."""
+    """Addresses and networks of proxies that may name the client's address (`X-Forwarded-For`, `Forwarded`, PROXY
+    protocol); `unix`: proxies on unix sockets."""
 
     tcp_proxy_protocol: bool = False
-    """Whether connections to tcp and tcp_tls begin with a PROXY protocol header, version 1 or 2, as HAProxy and nginx
-    (`proxy_protocol on`) send it. Then every connection must have one and come from trusted_proxies."""
+    """Whether connections to tcp and tcp_tls begin with a PROXY protocol header (HAProxy; nginx with `proxy_protocol
+    on`). Then every connection must have one and come from trusted_proxies."""
 
     websocket_proxy_protocol: bool = False
     """Whether connections to websocket and websocket_tls begin with a PROXY protocol header, before the HTTP
     request."""
 
     authenticator: Attribute = ""
-    """Python function that authenticates clients, as `module:attribute`; the working directory is searched last. It is
-    asked when no other authenticator knows the client's kind of credentials. See [security](security.md)."""
+    """Python [function](security.md#a-function-of-your-own) that authenticates clients, as `module:attribute`. It is
+    asked when no other authenticator knows the kind of credentials."""
 
     jwt_keys: Place = None
     """File of the keys that verify tokens (JWT): a public key in PEM, a JWKS file, or a secret of at least 32 bytes for
-    HS256. Read again when it changes. None: tokens are not accepted."""
+    HS256. None: tokens are not accepted."""
 
     jwt_issuer: str = ""
     """Value that the claim `iss` must have. Empty: any."""
@@ -87,97 +89,93 @@ class SecuritySettings(BaseSettings):
     jwt_audience: str = ""
     """Value that the claim `aud` must have or contain. Empty: any."""
 
-    jwt_user_claim: str = Field("sub", min_length=1)
+    jwt_user_claim: str = Field("sub", min_length=1, description="a text that is not empty")
     """Claim that holds the user's name; `a.b` is the claim `b` in the claim `a`."""
 
     jwt_groups_claim: str = "groups"
-    """Claim that lists the user's groups, for the rules: an array, or words, like `realm_access.roles` of Keycloak.
-    Empty: no groups."""
+    """Claim that lists the user's groups: an array, or words, like `realm_access.roles` of Keycloak."""
 
-    jwt_leeway: Annotated[float, Field(ge=0, le=300)] = 10.0
+    jwt_leeway: Annotated[Seconds, Field(ge=0, le=300)] = 10.0
     """Seconds by which the clocks of issuer and gateway may differ."""
 
-    token_warning: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """Seconds before a token expires at which the gateway warns its session, which can then renew it."""
+    token_warning: Annotated[Seconds, Field(ge=0, le=86_400)] = 60.0
+    """Seconds before a token expires at which its session is warned, to renew it."""
 
-    ticket_lifetime: Annotated[float, Field(gt=0, le=600)] = 30.0
-    """Seconds for which a ticket of `POST /api/v1/tickets` is valid; each can be used once."""
+    ticket_lifetime: Annotated[Seconds, Field(gt=0, le=600)] = 30.0
+    """Seconds for which a ticket of `POST /api/v1/tickets` is valid."""
 
     max_tickets: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Unused tickets at once."""
 
-    cookie_name: str = Field("session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+    cookie_name: str = Field(
+        "session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="letters, digits and !#$%&'*+.^_`|~-"
+    )
     """Name of the signed cookie of the upgrade."""
 
     cookie_keys: Place = None
-    """File of the secrets, one a line, that sign cookies (itsdangerous, as Flask and Starlette use it); the first is
-    the newest. None: cookies are not accepted."""
+    """File of the secrets, one a line, that sign cookies (itsdangerous, as Flask and Starlette use it), the newest
+    first. None: cookies are not accepted."""
 
-    cookie_age: Annotated[float, Field(gt=0, le=31_536_000)] = 43_200.0
+    cookie_age: Annotated[Seconds, Field(gt=0, le=31_536_000)] = 43_200.0
     """Seconds for which a signed cookie is valid."""
 
-    cookie_user: str = Field("user", min_length=1)
+    cookie_user: str = Field("user", min_length=1, description="a text that is not empty")
     """Key in the cookie's data that holds the user's name."""
 
     login_attempts: Annotated[int, Field(ge=1, le=100_000)] = 60
-    """Wrong passcodes of one address in one minute, after which its logins are refused unchecked for a minute; refusals
-    of the `authenticator` count, too. A login that succeeded from the address within a day is still checked, until
-    it has as many failures of its own. The default is one a second, because a whole office may share its address
-    with an old client that reconnects every 5 s. Tokens, tickets, cookies and certificates cannot be guessed, and
-    are always checked."""
+    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute; refusals
+    of the `authenticator` count, too. An address with a successful login within a day is still checked, until it has as
+    many failures of its own. Tokens, tickets, cookies and certificates are always checked."""
 
-    login_delay: Annotated[float, Field(ge=0, le=10)] = 1.0
+    login_delay: Annotated[Seconds, Field(ge=0, le=10)] = 1.0
     """Seconds until a failed login is answered, so that guessing is slow."""
 
     admin_groups: Names = Field([])
-    """Groups, comma-separated. Their users may use the admin API and the console with login and passcode, as with the
-    `admin_token`. Needs an authenticator that knows groups."""
+    """Groups whose users may use the admin API and the console with login and passcode, as with the `admin_token`."""
 
     metrics_token: Token = Field("", repr=False)
-    """Bearer token for `/metrics` only, for scrapers. Empty: scrapers need the credentials of the admin API."""
+    """Bearer token for `/metrics` only. Empty: scrapers need the credentials of the admin API."""
 
     max_connections: Annotated[int, Field(ge=1, le=10_000_000)] = 50_000
-    """Connections at once; the limit of open files of the process bounds them, too."""
+    """Connections; the limit of open files bounds them, too."""
 
     max_connections_per_address: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Connections at once of one client address, or of one /64 network of IPv6 (0: no limit). Behind a proxy that is
-    not in trusted_proxies all clients have one address."""
+    """Connections of one client address, or of one /64 network of IPv6 (0: no limit). Behind a proxy outside
+    trusted_proxies all clients have one address."""
 
     max_connections_per_user: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Sessions of one user at once (0: no limit); `anonymous` has no limit."""
+    """Sessions of one user (0: no limit); `anonymous` has no limit."""
 
     max_handshakes: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Connections at once that have not logged in. Above it, a connection of the address that has most of them is
-    closed: the oldest that has not sent its credentials, else the newest."""
+    """Connections that have not logged in. Above it, a connection of the address that has most of them is closed: the
+    oldest without credentials, else the newest."""
 
     max_frames_per_second: FrameRate = 0
     """Average frames per second of one session (0: no limit). The gateway reads from it no faster."""
 
     max_bytes_per_second: ByteRate = 0
-    """Average bytes per second of one session (0: no limit). The gateway reads from it no faster."""
+    """Average bytes per second of one session (0: no limit)."""
 
     max_frames_per_second_per_user: FrameRate = 0
-    """Average frames per second of all sessions of one user together (0: no limit); `anonymous` has no limit."""
+    """Average frames per second of all sessions of one user (0: no limit); `anonymous` has no limit."""
 
     max_bytes_per_second_per_user: ByteRate = 0
-    """Average bytes per second of all sessions of one user together (0: no limit)."""
+    """Average bytes per second of all sessions of one user (0: no limit)."""
 
     max_frames_per_second_per_address: FrameRate = 0
-    """Average frames per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
-    limit). Clients of unix sockets, and the addresses of trusted_proxies, have no limit."""
+    """Average frames per second of all sessions of one address, or one /64 network of IPv6 (0: no limit). Unix sockets
+    and trusted_proxies have no limit."""
 
     max_bytes_per_second_per_address: ByteRate = 0
-    """Average bytes per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
-    limit)."""
+    """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
-    """Bytes of memory that the whole process may use. From 3/4 of it on publishers are blocked; at the mark the client
-    that costs most memory is closed. 0: 3/4 of the memory of the container, or of the machine."""
+    """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
+    that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
 
     rule: Annotated[tuple[rules.RuleTable, ...], NoDecode] = ()
-    """Permissions of users to send, subscribe and administer, as `[[rule]]` tables at the end of the file; there is no
-    variable. None: every client may do everything. With rules, actions that no rule allows are refused. See
-    [rules](rules.md)."""
+    """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything. Otherwise
+    what no rule allows is refused."""
 
     @field_validator("rule", mode="before")
     @classmethod
@@ -193,51 +191,55 @@ class SecuritySettings(BaseSettings):
 class JournalSettings(BaseSettings):
     """The journal, the archive, and the tables."""
 
-    journal: Place = None
-    """Folder of the journal, which records events of messages and sessions; each gateway has its own in it. None:
-    nothing is recorded. A relative path is read as that of users_file. See [journal](journal.md)."""
+    model_config = _PART
 
-    journal_id: str = Field("gateway", pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    journal: Place = None
+    """Folder of the [journal](journal.md), which records events of messages and sessions. None: nothing is recorded."""
+
+    journal_id: str = Field(
+        "gateway",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$",
+        description="up to 64 letters, digits, dots, dashes and underscores, the first of them no dot and no dash",
+    )
     """Name of this gateway in the journal. Gateways that share the folder need different names."""
 
     journal_sync: Sync = Sync.NONE
-    """When written records are forced to the disk: `none` (the operating system decides), `interval` (once a second),
-    `flush` (at once; 20 times a second). A record is written 50 ms after its event, and then survives the end of the
-    process; only `interval` and `flush` make it survive a power cut."""
+    """When records are forced to the disk: `none` (the system decides), `interval` (once a second), `flush` (20 times a
+    second). A record survives the process after 50 ms; only `interval` and `flush` make it survive a power cut."""
 
     journal_queue: Annotated[Size, Field(ge=64 * KIB, le=1024 * MIB)] = 64 * MIB
     """Bytes of records that may wait for the disk."""
 
     journal_when_full: str = Field("drop", pattern="^(drop|block)$")
-    """Behaviour when journal_queue is full: `drop` leaves records out, and one record tells how many; `block` blocks
-    publishers from 3/4 of it on."""
+    """What happens when journal_queue is full: `drop` leaves records out and counts them; `block` blocks publishers
+    from 3/4 of it."""
 
     journal_bodies: Bodies = "all"
-    """How much of each message body the journal keeps: `all`, `none`, or bytes from its start. The  policy key of the
-    same name sets it for single destinations."""
+    """How much of each body the journal keeps: `all`, `none`, or bytes from its start. A policy key of this name
+    overrides it."""
 
-    journal_gauges: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Seconds between two records of each consumer's unacknowledged messages and each queue's waiting messages (0:
-    never)."""
+    journal_gauges: Annotated[Seconds, Field(ge=0, le=3600)] = 10.0
+    """Seconds between two records of unacknowledged and waiting messages (0: never)."""
 
     archive: Place = None
-    """Folder of the archive, for `gateway archive` and `gateway pipeline`; the gateway itself does not use it. See
-    [archive](archive.md)."""
+    """Folder of the [archive](archive.md), for `gateway archive` and `gateway pipeline` only."""
 
     tables: Place = None
-    """Folder of the tables that the jobs of `gateway pipeline` write. See [pipeline](pipeline.md)."""
+    """Folder of the tables of [`gateway pipeline`](pipeline.md)."""
 
 
 class ObserveSettings(BaseSettings):
     """Metrics of single destinations, and traces."""
 
+    model_config = _PART
+
     metrics_destinations: MetricsPatterns = Field([])
-    """Queues and topics with metrics of their own, by name or pattern (like `/queue/orders.#`), comma-separated: at
-    most the first 100 that match, with four time series each. See [metrics](metrics.md)."""
+    """Queues and topics with [metrics](metrics.md#destinations) of their own, by name or pattern (`/queue/orders.#`):
+    at most the first 100 that match."""
 
     trace_endpoint: Endpoint = ""
-    """Full address to which spans are sent, as OTLP over HTTP, like `http://127.0.0.1:4318/v1/traces`. Needs the extra
-    `otel` of the wheel. Empty: no tracing. See [tracing](tracing.md)."""
+    """Address that gets spans, as OTLP over HTTP: `http://127.0.0.1:4318/v1/traces`. Needs the extra `otel` of the
+    wheel. Empty: no [tracing](tracing.md)."""
 
     trace_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Fraction of messages that are traced, of those without a `traceparent`; else its flag decides."""

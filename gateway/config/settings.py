@@ -11,7 +11,7 @@ A wrong value ends the start with one sentence (`SettingsError`, made in `errors
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -22,7 +22,20 @@ from gateway.config import errors, policies, rules, toml_file
 # The modules that read settings need these names, too.
 from gateway.config.errors import unusable as unusable
 from gateway.config.errors import wrong as wrong
-from gateway.config.kinds import KIB, MIB, Addresses, Attribute, Origins, Place, Size, Store, Token, UrlPath
+from gateway.config.kinds import (
+    KIB,
+    MIB,
+    Addresses,
+    Attribute,
+    Milliseconds,
+    Origins,
+    Place,
+    Seconds,
+    Size,
+    Store,
+    Token,
+    UrlPath,
+)
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.toml_file import SettingsError as SettingsError
 from gateway.config.toml_file import config_file as config_file
@@ -36,93 +49,93 @@ PLACES = (
 )
 
 
+MEMORY_ONLY = "messages are kept in memory only, and a restart loses them"
+
+
+def keep_messages() -> str:
+    """The remedy for `MEMORY_ONLY`: the line of the settings file."""
+    return f'write store = "sqlite:store.db" into {config_file()}'
+
+
 class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """All settings with unit, default and reason."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True, defer_build=False)
 
     tcp: Addresses = Field(["127.0.0.1:61613"])
-    """Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket of systemd
-    with this FileDescriptorName), comma-separated. The default is loopback, so that nothing is exposed by accident;
-    61613 is the usual port."""
+    """Addresses of STOMP over TCP: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket with that
+    FileDescriptorName). By default only this machine can connect."""
 
     websocket: Addresses = Field(["127.0.0.1:15674"])
-    """Addresses of the STOMP over WebSocket listener. 15674 is RabbitMQ's port."""
+    """Addresses of STOMP over WebSocket. 15674 is RabbitMQ's port."""
 
     websocket_path: UrlPath = "/ws"
     """Path of the WebSocket endpoint, as in RabbitMQ."""
 
     http: Addresses = Field(["127.0.0.1:8000"])
-    """Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under hypercorn its
-    own `--bind` decides; `gateway check-config --hypercorn` prints it."""
+    """Addresses of health, metrics, admin API and demo page. Under hypercorn its own `--bind` decides; `gateway
+    check-config --hypercorn` prints it."""
 
     allowed_origins: Origins = Field([])
-    """Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides pages from the
-    gateway's own host name. `https://*.example.org` allows all hosts below example.org, `*` allows every page.
-    Empty: same host only."""
+    """Origins of web pages (scheme://host[:port]) that may open a WebSocket besides pages from the gateway's own host
+    name: `https://*.example.org` for all hosts below example.org, `*` for every page."""
 
     users_file: Place = None
-    """File of users, written by `gateway passwd`. Required as soon as a listener is not on loopback, unless another
-    authenticator is set. A relative path in gateway.toml is relative to the folder of that file, in the variable to
-    the working directory."""
+    """File of users, written by `gateway passwd`. Some authenticator is required as soon as a listener is not on
+    loopback."""
 
     store: Store = "memory"
-    """Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`. A relative path is
-    read as that of users_file."""
+    """Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`."""
 
     admin_token: Token = Field("", repr=False)
     """Bearer token of the admin API and metrics. Empty: they answer only clients on loopback."""
 
-    server_name: str = Field("stomp-gateway", pattern=r"^[!-.0-~]+$")
+    server_name: str = Field(
+        "stomp-gateway", pattern=r"^[!-.0-~]+$", description="printable ASCII without spaces and slashes"
+    )
     """Name in the `server` header of CONNECTED."""
 
     server_version: bool = True
-    """Whether the gateway's version stands behind server_name. ERROR frames and HTTP answers never have the version,
-    except those of the admin API."""
+    """Whether the gateway's version follows server_name. ERROR frames and public HTTP answers never have the
+    version."""
 
-    connect_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); over WebSocket, the upgrade
-    before has as many."""
+    connect_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
+    """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); the WebSocket upgrade has as
+    many."""
 
-    heartbeat_send: Annotated[int, Field(ge=0, le=3_600_000)] = 250
-    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Small, so that each client
-    gets the interval that it asks for."""
+    heartbeat_send: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Clients get the interval
+    that they ask for, if it is longer."""
 
-    heartbeat_receive: Annotated[int, Field(ge=0, le=3_600_000)] = 250
-    """Shortest interval in milliseconds at which the server wants heart-beats of a client (0: none). Small, so that the
-    interval that each client offers is agreed on."""
+    heartbeat_receive: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server wants heart-beats (0: none)."""
 
     heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = 2.0
-    """Number of its heart-beat intervals without a byte after which a client counts as dead. Two, because timers and
-    networks are late."""
+    """Number of its heart-beat intervals without a byte after which a client counts as dead."""
 
-    websocket_ping: Annotated[float, Field(ge=0, le=3600)] = 25.0
-    """Seconds between WebSocket pings to each client (0: none). Less than the 60 s after which nginx closes an idle
-    connection; browsers answer without JavaScript."""
+    websocket_ping: Annotated[Seconds, Field(ge=0, le=3600)] = 25.0
+    """Seconds between WebSocket pings to each client (0: none). nginx closes an idle connection after 60."""
 
-    close_linger: Annotated[float, Field(ge=0, le=30)] = 1.0
-    """Seconds for which a closed connection stays readable, so that the client can read the ERROR (STOMP 1.2,
-    Connection Lingering)."""
+    close_linger: Annotated[Seconds, Field(ge=0, le=30)] = 1.0
+    """Seconds for which a closed connection stays readable, so that the client can read the ERROR."""
 
-    drain_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Seconds that a shutdown may take before connections are cut. hypercorn's own command waits 60 s (its
-    shutdown_timeout) and no longer."""
+    drain_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
+    """Seconds that a shutdown may take before connections are cut. Under hypercorn's own command it is at most 60."""
 
-    drain_retry: Annotated[int, Field(ge=0, le=3_600_000)] = 2_000
-    """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR; over
-    HTTP `Retry-After`, in seconds)."""
+    drain_retry: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 2_000
+    """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR)."""
 
     max_headers: Annotated[int, Field(ge=10, le=100_000)] = 1_000
     """Header lines per frame (RabbitMQ: 100, Apollo: 1,000)."""
 
     max_header_line: Annotated[Size, Field(ge=256, le=16 * MIB)] = 64 * KIB
-    """Bytes of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB)."""
+    """Bytes of one header line (RabbitMQ: 100 KiB)."""
 
     max_body: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
-    """Bytes of one body, which is held in memory whole."""
+    """Bytes of one body."""
 
     max_connect_header_line: Annotated[Size, Field(ge=256, le=MIB)] = 8 * KIB
-    """Bytes of one header line before login; enough for a token, but little for an unknown client."""
+    """Bytes of one header line before login; enough for a token."""
 
     max_connect_headers: Annotated[int, Field(ge=5, le=10_000)] = 64
     """Header lines of a frame before login."""
@@ -137,60 +150,57 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Bytes held by all open transactions of one session until COMMIT."""
 
     max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
-    """Unacknowledged messages of one subscription to a queue, above which further messages wait, if the client sends no
-    `prefetch-count` (ActiveMQ: 1,000)."""
+    """Unacknowledged messages of one subscription to a queue, if the client sends no `prefetch-count` (ActiveMQ:
+    1,000). Further messages wait."""
 
     max_unacknowledged_bytes: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
-    """Bytes of unacknowledged messages of one subscription, above which further messages wait; a larger message is sent
-    when it is the only one."""
+    """Bytes of unacknowledged messages of one subscription. Further messages wait; a larger one is sent alone."""
 
     max_outbound: Annotated[Size, Field(ge=64 * KIB, le=4096 * MIB)] = 32 * MIB
     """Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its publishers are
     blocked; above it a client that does not read within slow_consumer_timeout is closed."""
 
-    slow_consumer_timeout: Annotated[float, Field(gt=0, le=600)] = 2.0
-    """Seconds for which a client that reads no byte may block its publishers. After that it no longer blocks them, and
-    is closed when its buffer is full."""
+    slow_consumer_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 2.0
+    """Seconds for which a client that reads nothing may block its publishers. Then it is closed when its buffer is
+    full."""
 
     memory_limit: Annotated[Size, Field(ge=MIB, le=1024 * 1024 * MIB)] = 1024 * MIB
-    """Bytes of all messages in memory (waiting, unacknowledged, in transactions, half sent). From 3/4 of it on
-    publishers are blocked; at the limit further messages are refused, and the client that costs most memory is
-    closed. No accepted message is dropped. Lowered at the start to the part that `memory_mark` leaves."""
+    """Bytes of all messages in memory. From 3/4 of it publishers are blocked; at the limit further messages are
+    refused, and the client that costs most memory is closed. No accepted message is dropped. `memory_mark` may lower it
+    at the start."""
 
     max_destinations: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
-    """Queues that hold messages or have subscribers, at once."""
+    """Queues that hold messages or have subscribers."""
 
     max_delayed: Annotated[int, Field(ge=0, le=100_000_000)] = 1_000_000
-    """Delayed messages at once (0: none, every delay is refused)."""
+    """Delayed messages (0: every delay is refused)."""
 
     max_durable_subscriptions: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
-    """Durable and shared subscriptions of topics, with or without consumers. Each costs about 4 KiB, and its waiting
-    messages; the policy key `idle_timeout` ends unused ones."""
+    """Durable and shared subscriptions, with or without consumers. Each costs about 4 KiB; the policy key
+    `idle_timeout` ends unused ones."""
 
     max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
-    """Retained messages, one for each topic that has one (0: none, `retain:set` is refused)."""
+    """Retained messages, one for each topic (0: `retain:set` is refused)."""
 
-    dedup_window: Annotated[float, Field(ge=0, le=604_800)] = 600.0
-    """Seconds for which a `dedup-id` is remembered (0: not at all, so that no message counts as a duplicate). Longer
-    than any client retries."""
+    dedup_window: Annotated[Seconds, Field(ge=0, le=604_800)] = 600.0
+    """Seconds for which a `dedup-id` is remembered (0: not at all). Must be longer than any client retries."""
 
     max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Remembered `dedup-id`s. Above it the oldest are forgotten, of the destinations that have most. Each costs about
-    200 bytes."""
+    """Remembered `dedup-id`s, at about 200 bytes each. Above it the oldest are forgotten, of the destinations that have
+    most."""
 
     client_queue_arguments: bool = True
-    """Whether clients may narrow the policy of a queue that they create by headers like `x-max-length`, which then hold
-    for all clients of the queue. False: such a frame gets an ERROR."""
+    """Whether clients may narrow the policy of a queue that they create, by headers like `x-max-length`. False: such a
+    frame gets an ERROR."""
 
     lenient: bool = False
-    """Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and ActiveMQ allow:
-    SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in 1.2 in `id` or
-    `message-id`, in 1.1 without `subscription` or with that of another subscription. False: such a frame gets an
+    """Whether 1.1 and 1.2 clients may name subscriptions and messages as RabbitMQ and ActiveMQ allow: SUBSCRIBE without
+    `id` (then the destination is the id); ACK and NACK by the message-id, in 1.1 with any `subscription`. False: an
     ERROR, as the specification says."""
 
     handlers: Attribute = ""
-    """Python functions that handle messages to `/app/`, as `module:attribute`; the working directory is searched last.
-    Empty: none. See [handlers](handlers.md)."""
+    """Python [functions](handlers.md) that handle messages to `/app/`, as `module:attribute`; the working directory is
+    searched last."""
 
     log_format: str = Field("auto", pattern="^(auto|json|human)$")
     """`json`, `human`, or `auto`: human on a terminal, else JSON."""
@@ -200,8 +210,8 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
 
     # Last, because in the file no other setting can follow a [[policy]] header.
     policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = ()
-    """Limits, redelivery, dead letters and other policies of destinations by pattern, as `[[policy]]` tables at the end
-    of the file; there is no variable. See [policies](policies.md)."""
+    """Limits, redelivery, dead letters and more for destinations by pattern: [policies](policies.md). There is no
+    variable."""
 
     _old_names: tuple[str, ...] = PrivateAttr(())
 
@@ -246,6 +256,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
         return not any(found)
 
     @property
+    def policy_by_pattern(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Pattern and keys of the `[[policy]]` tables, one pair for each pattern."""
+        return [(text, table.values) for table in self.policy for text in table.match]
+
+    @property
     def exposed(self) -> list[Address]:
         """The STOMP addresses that other machines can reach."""
         return [address for name in _STOMP for address in _exposed(getattr(self, name))]
@@ -267,7 +282,7 @@ def load(**arguments: Any) -> Settings:
         settings = Settings(**(given | arguments))
         settings._old_names = tuple(toml_file.old_names(str(file.path), file.written))
     except ValidationError as error:
-        raise SettingsError(errors.sentence(error, sources)) from None
+        raise SettingsError(errors.sentence(error, sources, Settings.model_fields)) from None
     if sources.is_in_file("rule"):
         settings = settings.model_copy(update={"rule": rules.placed(settings.rule, file)})
     if settings.exposed and settings.anonymous:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from gateway.broker.core.tally import Counts
 from gateway.broker.model.destinations import QUEUE
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.broker.model.policy import DEAD_LETTERS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PER_SCRAPE = 10_000  # destinations of one scrape: 1 us each, where messages wait
 NAMES_PER_SCRAPE = 2_000  # names that one scrape compares with patterns: 3 ms for each pattern
-MOST_SHOWN = 100  # single destinations; each is five time series
+MOST_SHOWN = 100  # single destinations; each is twelve time series
 LONGEST_NAME = 256  # Characters of a name that becomes a label.  A client may send one of 64 KiB.
 
 
@@ -77,6 +78,11 @@ class DestinationMetrics:
         )
         yield GaugeMetricFamily("gateway_dead_letters_waiting", "Messages in dead-letter queues.", last.dead_letters)
         yield GaugeMetricFamily("gateway_queues_full", "Queues that hold their publishers back.", last.full)
+        yield GaugeMetricFamily(
+            "gateway_destinations_losing",
+            "Destinations that dropped messages, let them expire, or made dead letters of them within the last minute.",
+            self._broker.context.tallies.losing,
+        )
         yield GaugeMetricFamily(
             "gateway_oldest_message_age_seconds",
             "Age of the oldest message in a queue, at least, apart from dead letters and durable subscriptions; "
@@ -153,6 +159,11 @@ class DestinationMetrics:
             "gateway_destination_messages_unacknowledged", "Messages delivered and not acknowledged.", labels=label
         )
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
+        counts = CounterMetricFamily(
+            "gateway_destination_messages",
+            "Messages since the destination came to be, by what happened; one that is lost counts in one way.",
+            labels=[*label, "event"],
+        )
         known = self._broker.destinations
         for name in (*[name for name in self._single if name in known], *self._found):
             target = known[name]
@@ -162,4 +173,6 @@ class DestinationMetrics:
             nbytes.add_metric([name], cost)
             unacknowledged.add_metric([name], sum([len(each.ledger or ()) for each in target.subscriptions]))
             consumers.add_metric([name], len(target.subscriptions))
-        yield from (waiting, age, nbytes, unacknowledged, consumers)
+            for event in Counts._fields:
+                counts.add_metric([name, event], getattr(target.tally, event))
+        yield from (waiting, age, nbytes, unacknowledged, consumers, counts)

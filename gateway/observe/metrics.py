@@ -296,6 +296,10 @@ class Disks:
             with suppress(OSError):  # store or journal reports it
                 self._found[name] = os.statvfs(folder)
 
+    def free(self) -> dict[str, float]:
+        """The free part of each disk, at the last look."""
+        return {name: disk.f_bavail / max(disk.f_blocks, 1) for name, disk in self._found.items()}
+
     def metrics(self) -> Iterator[Metric]:
         free = GaugeMetricFamily("gateway_disk_free_bytes", "Free space of the disk.", labels=["place"])
         size = GaugeMetricFamily("gateway_disk_size_bytes", "Size of the disk.", labels=["place"])

@@ -2,7 +2,7 @@
 
 One task wakes once a second, reads the counters of the broker and the system's figures of the process, and keeps the
 difference to the second before; the lag of the event loop is the delay of its wake-up.  Nothing is counted for it on
-the way of a message.  The last `KEPT` samples are kept, 600 bytes each; Prometheus keeps older ones (`metrics`).
+the way of a message.  The last `KEPT` samples are kept, 700 bytes each; of older ones, one a minute (`history`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import structlog
@@ -31,7 +31,7 @@ STEP = 1.0  # seconds between two samples
 KEPT = 600  # samples: ten minutes
 WINDOW = 10  # steps of the current percentiles
 
-_RATES = ("published", "delivered", "acknowledged", "errors")
+_RATES = ("published", "delivered", "acknowledged", "errors", "dropped", "dead_lettered", "expired", "conflated")
 
 
 class Percentiles(NamedTuple):
@@ -96,6 +96,10 @@ class Second:
     delivered: float
     acknowledged: float
     errors: float
+    dropped: float  # as losses of destinations
+    dead_lettered: float
+    expired: float  # dead letters or not
+    conflated: float
     sessions: int
     connections: int
     waiting: int  # messages in queues that no consumer has
@@ -167,6 +171,10 @@ class Sampler:
         newer = list(takewhile(lambda sample: sample.at > at, reversed(self._samples)))
         return newer[::-1]
 
+    def last_ones(self, most: int) -> list[Second]:
+        """The last samples, so many at most."""
+        return list(islice(reversed(self._samples), most))
+
     def turns(self) -> Percentiles | None:
         """Durations of clients' turns in the last seconds; None: there were none."""
         return self._turns.percentiles()
@@ -184,7 +192,7 @@ class Sampler:
 
     def _totals(self) -> tuple[float, ...]:
         """Totals that only grow: seconds of the clock and of the CPU, then the counters of `_RATES`."""
-        totals = self._broker.counters.totals()
+        totals = self._broker.counters.totals() | self._broker.counters.losses()
         return trio.current_time(), self._cpu(), *[totals[name] for name in _RATES]
 
     def _take(self, lag: float) -> None:
@@ -197,15 +205,12 @@ class Sampler:
         at = round(self._epoch(), 3)
         if self.last is not None and at <= self.last.at:
             self._samples.clear()  # the clock was set back: `since` could not tell which are newer
-        published, delivered, acknowledged, errors = [round(each / passed, 1) for each in grown]
+        rates = {name: round(each / passed, 1) for name, each in zip(_RATES, grown, strict=True)}
         p50, p95, p99 = self._turns.step() or (None, None, None)
         broker = self._broker
         self.last = Second(
             at=at,
-            published=published,
-            delivered=delivered,
-            acknowledged=acknowledged,
-            errors=errors,
+            **rates,
             sessions=len(broker.sessions),
             connections=self._limits.connections,
             waiting=broker.context.waiting,

@@ -26,8 +26,10 @@ class TestDestinations:
         assert await names(state="dead-letters") == ["/queue/dlq.d"]
         assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
         assert await names(state="full") == []
+        answer = await site.ask("GET", "destinations", series="true", limit="101")
+        assert (answer.status, answer.error) == (400, "limit must be at most 100 with series=true")
         answer = await site.ask("GET", "destinations", state="broken")
-        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters"
+        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters, losing, lost, conflated"
         await alice.aclose()
 
     async def test_one_with_its_policy(self, site: Running) -> None:
@@ -41,6 +43,11 @@ class TestDestinations:
         await alice.subscribe("/queue/b", id="3", **{"x-message-ttl": "500"})
         found = await site.get("destination", name="/queue/b")
         assert (found["policy"]["time_to_live"], found["policy_of_clients"]) == (0.5, ["time_to_live"])
+        await alice.subscribe("/topic/c", id="4")
+        await alice.subscribe("/topic/*", id="5")
+        found = await site.get("destination", name="/topic/c")
+        assert [each["destination"] for each in found["pattern_subscription_list"]] == ["/topic/*"]
+        assert (found["subscriptions"], found["pattern_subscriptions"]) == (1, 1)
         assert (await site.ask("GET", "destination", name="/queue/none")).status == 404
         answer = await site.ask("GET", "destination")
         assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
@@ -57,7 +64,11 @@ class TestDurable:
         await alice.send_frame("DISCONNECT", receipt="end")
         await alice.frame("RECEIPT")
         await alice.aclose()
-        assert (await site.get("destination", name=name))["subscription_list"] == []
+        found = await site.get("destination", name=name)
+        assert (found["subscription_list"], found["title"]) == ([], "alice: /topic/a")
+        assert [row["name"] for row in (await site.get("destinations", q="/topic/A"))["destinations"]][-1] == name
+        found = await site.get("destination", name="/topic/a")
+        assert [each["title"] for each in found["durable_subscription_list"]] == ["alice: /topic/a"]
         answer = await site.ask("DELETE", "destination", name=name)
         assert (answer.status, answer.body) == (204, b"")
         answer = await site.ask("DELETE", "destination", name=name)

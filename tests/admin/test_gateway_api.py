@@ -27,6 +27,7 @@ class TestOfTheGateway:
             answer = await here.get("settings")
         settings = {each["name"]: each for each in answer["settings"]}
         assert (settings["server_name"]["value"], settings["server_name"]["source"]) == ("gw", "file")
+        assert settings["server_name"]["group"] == "Sessions"
         assert settings["server_name"]["default"] == "stomp-gateway"
         assert settings["admin_token"]["value"] == settings["metrics_token"]["value"] == "(hidden)"
         assert settings["tables"]["value"] == str(tmp_path / "t")

@@ -9,9 +9,9 @@ import trio
 from trio.testing import MockClock
 
 import gateway
+from gateway.admin.monitor import Monitor
 from gateway.admin.overview import OverviewApi, OverviewNow
 from gateway.broker.core.counters import Counters
-from gateway.observe.sampler import Sampler
 
 from .running import Running
 
@@ -63,17 +63,22 @@ async def test_samples_that_are_newer_and_latencies_of_the_last_seconds(
     site: Running, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     opened = site.gateway
-    running = Sampler(opened.broker, opened.connection_limits, opened.turns, epoch=lambda: 1.7e9 + trio.current_time())
-    overview = OverviewApi(opened, site.settings, running)
-    nursery.start_soon(running.run)
+    monitor = Monitor(opened, site.settings, epoch=lambda: 1.7e9 + trio.current_time())
+    overview = OverviewApi(opened, site.settings, monitor)
+    nursery.start_soon(monitor.sampler.run)
+    await monitor.look()
     await trio.sleep(0.5)
     opened.turns.add(170, 100)
     opened.broker.counters.published += 7
+    opened.broker.counters.drops.update({"queue-full": 3, "purged": 5})
     await trio.sleep(5)
     found: dict[str, Any] = overview.now(0)
     OverviewNow.model_validate(found, strict=False)
     every = found["samples"]
     assert [each["published"] for each in every] == [7, 0, 0, 0, 0]
+    assert [each["dropped"] for each in every] == [3, 0, 0, 0, 0]
+    assert found["losses"] == {"dropped": 3, "dead_lettered": 0, "expired": 0, "conflated": 0}
+    assert [each["id"] for each in found["problems"]] == ["memory-only"]
     assert overview.now(math.nextafter(every[-1]["at"], 0))["samples"] == every[-1:]
     assert found["latency"]["turn_ms"] == {"p50": 0.175, "p95": 0.198, "p99": 0.2}
     assert found["memory"]["process"] == every[-1]["memory"] > 0

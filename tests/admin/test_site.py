@@ -81,7 +81,7 @@ async def test_metrics_in_the_text_of_prometheus_or_openmetrics(here: Running) -
 
 class TestPipeline:
     async def test_a_snapshot_and_no_other_file(self, here: Running, tmp_path: Path) -> None:
-        assert await here.get("pipeline") == {"jobs": {}}
+        assert await here.get("pipeline") == {"configured": True, "jobs": {}}
         folder = tmp_path / "tables" / "_console"
         folder.mkdir(parents=True)
         (folder / "metrics.json").write_text('{"at": "now"}')
@@ -94,7 +94,7 @@ class TestPipeline:
             assert (await request(here.app, f"/api/v1/pipeline/{name}")).status == 404, name
 
     async def test_no_tables(self, site: Running) -> None:
-        assert await site.get("pipeline") == {"jobs": {}}
+        assert await site.get("pipeline") == {"configured": False, "jobs": {}}
         assert (await site.ask("GET", "pipeline/metrics")).error == "the setting tables is not set"
 
 

@@ -97,7 +97,7 @@ class TestDestinations:
         client = scene.connect()
         for id, name in enumerate(("/topic/a", "/topic/*")):
             client.subscribe(name, str(id))
-            scene.broker.forget_if_idle(Topic(scene.broker, name, DEFAULT))
+            scene.broker.forget_if_idle(Topic(scene.broker.context, name, DEFAULT))
         client.publish("/topic/a", b"m")
         assert [each.subscription for each in client.messages()] == ["0", "1"]
 

@@ -27,7 +27,7 @@ def test_printed(terminal: Terminal, gateway: GatewayProcess, queue: str) -> Non
     terminal.run("send", queue, stdin=b"1\n" * 1_234)
     status, out, told = terminal.run("top", "--once", "--url", gateway.http_url)
     assert (status, told) == (0, "")
-    assert re.search(rf"{queue} +queue +1\.23k +0", out.decode())
+    assert re.search(rf"{queue} +[\d.]+ +0 +0 +0 +1\.23k +0", out.decode())
     assert " ready" in out.decode().splitlines()[0]
 
 
@@ -35,7 +35,7 @@ def test_printed(terminal: Terminal, gateway: GatewayProcess, queue: str) -> Non
     ("words", "status", "sentence"),
     [
         (["--url", "localhost:8000"], 2, "names no gateway: write http://host:port"),
-        (["--url", f"http://{HOST}:1"], 1, f"http://{HOST}:1 does not answer: [Errno 111] Connection refused"),
+        (["--url", f"http://{HOST}:1"], 1, f"http://{HOST}:1 does not answer: no server listens there"),
         (["--url", f"https://{HOST}:1"], 1, "does not answer"),
     ],
 )
@@ -90,9 +90,9 @@ def screen(terminal: Terminal, *words: str) -> Iterator[Screen]:
 
 def test_on_a_terminal(terminal: Terminal, gateway: GatewayProcess) -> None:
     with screen(terminal, "--url", gateway.http_url) as seen:
-        seen.wait_for(r"WAITING \*")
+        seen.wait_for(r"WAITING\*")
         seen.press(">")
-        seen.wait_for(r"UNACKED \*")
+        seen.wait_for(r"UNACKED\*")
         seen.press("s")
         seen.wait_for(r"of \d+ sessions")
         seen.press("q")
@@ -115,22 +115,24 @@ OVERVIEW: dict[str, Any] = {
     "uptime": 93_784,
     "ready": True,
     "reason": None,
-    "complaints": {},
+    "losses": {"dropped": 64_708, "dead_lettered": 3, "expired": 0, "conflated": 1},
+    "problems": [],
     "sessions": {"total": 3, "tcp": 2, "websocket": 1},
     "subscriptions": 4,
     "destinations": 5,
     "messages": {"waiting": 6_000, "delayed": 7, "retained": 0, "unacknowledged": 8, "octets": 1536},
-    "memory": {"process": 64 * 1024**2, "mark": 256 * 1024**2, "messages": 0, "messages_limit": 0, "pressed": False},
+    "memory": {"process": 64 * 1024**2, "mark": 256 * 1024**2, "messages": 0, "messages_limit": 0},
     "held": 9,
-    "store": None,
-    "journal": None,
     "latency": {"turn_ms": {"p50": 0.123, "p95": 1, "p99": 2.5}, "queue_ms": None, "ack_ms": None},
-    "samples": [{"published": 10, "delivered": 1200, "acknowledged": 12, "errors": 0, "cpu": 0.256, "lag_ms": 1.2}],
+    "samples": [
+        {"published": 10, "delivered": 1200, "acknowledged": 12, "errors": 0, "cpu": 0.256, "lag_ms": 1.2}
+        | {"dropped": 1.5, "dead_lettered": 0.5, "expired": 1.0, "conflated": 9.0}
+    ],
 }
 
 
-def shown(what: RenderableType) -> str:
-    console = Console(width=100, color_system=None, file=io.StringIO())
+def shown(what: RenderableType, width: int = 80) -> str:
+    console = Console(width=width, color_system=None, file=io.StringIO())
     with console.capture() as captured:
         console.print(what)
     return captured.get()
@@ -143,6 +145,7 @@ def test_the_head() -> None:
     assert "p50 0.123 ms p99 2.5 ms cpu 26 % lag 1 ms" in words
     assert "sessions 3 tcp 2 websocket 1 held 9" in words
     assert "messages 1.5 KiB memory 64 MiB of 256 MiB scheduled 7" in words
+    assert "lost/s 3 dropped 64.7k dead letters 3 expired 0" in words
     assert len(text.splitlines()) == top.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
 
 
@@ -151,25 +154,59 @@ def test_what_is_wrong_is_told() -> None:
         **OVERVIEW,
         "ready": False,
         "reason": "the store has failed",
-        "complaints": {"certificate": "it ends tomorrow"},
-        "memory": {**OVERVIEW["memory"], "pressed": True, "mark": None},
-        "journal": {"failing": "no room"},
+        "problems": [
+            {"severity": severity, "title": f"Problem {number}", "what": "it is so" * 20}
+            for number, severity in enumerate(("critical", "warning", "info", "info", "info", "info", "info"))
+        ],
+        "memory": {**OVERVIEW["memory"], "mark": None},
         "latency": {"turn_ms": None, "queue_ms": None, "ack_ms": None},
         "samples": [],
     }
     text = shown(top.head(wrong))
-    for sentence in ("not ready: the store has failed", "certificate: it ends tomorrow", "journal: no room", "short"):
+    for sentence in ("not ready: the store has failed", "p50 -", "Problem 4: it is so", "and 2 more problems"):
         assert sentence in text
-    assert "p50 -" in text
+    assert len(text.splitlines()) == top.HEAD - 5 + top.MOST_PROBLEMS + 1
 
 
-def test_the_table() -> None:
-    row = {"name": "/queue/\x1b[2Ja", "kind": "queue", "waiting": 7, "unacknowledged": 0, "delayed": 0}
-    ages = {"oldest_age": 93_784.5, "oldest_age_is_least": True}
-    text = shown(top.table(top.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
-    assert "WAITING *" in text
-    assert "IN BACK-OFF" in text
-    assert "≥ 1d 02:03:04" in text
-    assert r"/queue/\x1b[2Ja" in text
-    assert "2 KiB" in text
-    assert "1 of 9 destinations" in text
+ROW: dict[str, Any] = {
+    "name": "/queue/\x1b[2Ja",
+    "kind": "queue",
+    "waiting": 64_708,
+    "unacknowledged": 0,
+    "delayed": 0,
+    "oldest_age": 93_784.5,
+    "oldest_age_is_least": True,
+    "subscriptions": 1,
+    "octets": 2048,
+    "published_rate": 1234.5,
+    "delivered_rate": 0.2,
+    "acknowledged_rate": 0.0,
+    "lost_rate": 400.0,
+    "lost": 12,
+    "series": {"published": [0.0, 5.0, 0.0, 10.0]},
+}
+
+
+def test_the_table_on_a_small_screen() -> None:
+    """It has 80 columns; a name is cut in its middle."""
+    long = {**ROW, "name": "/queue/orders.of.customers.in.europe.west"}
+    text = shown(top.table(top.DESTINATIONS, [ROW, long], 9, "-waiting", 80))
+    head, first, second, foot = text.splitlines()
+    assert head.split() == "DESTINATION IN/s OUT/s ACK/s LOST/s WAITING* UNACKED OLDEST SUBS".split()
+    assert first.split() == r"/queue/\x1b[2Ja 1.23k 0.2 0 400 64.7k 0 ≥ 1d 02h 1".split()
+    assert second.startswith("/queue/orde….europe.west 1.23k")
+    assert foot == "2 of 9 destinations"
+    assert max(map(len, text.splitlines())) == 80
+
+
+def test_a_wide_screen_shows_more() -> None:
+    text = shown(top.table(top.DESTINATIONS, [ROW, {**ROW, "series": None}], 9, "name", 150), 150)
+    head, row, _, _ = text.splitlines()
+    for title in ("DESTINATION*", "KIND", "5 MINUTES", "IN BACK-OFF", "SIZE"):
+        assert title in head
+    assert " queue ▁█ " in row
+    assert "2 KiB" in row
+
+
+def test_short_ages() -> None:
+    assert [top.age(each) for each in (None, 0.5, 61, 3_725, 90_000)] == ["-", "0s", "1m 01s", "1h 02m", "1d 01h"]

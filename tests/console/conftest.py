@@ -42,6 +42,13 @@ def rows(page: Page) -> Locator:
     return page.get_by_role("region", name="Table of").locator("tbody tr")
 
 
+def cell(row: Locator, name: str) -> Locator:
+    """What a row of the page's table has in the column of that name."""
+    heads = row.locator("xpath=ancestor::table").get_by_role("columnheader")
+    expect(heads.filter(has_text=name)).to_have_count(1)
+    return row.locator("th, td").nth([text.strip() for text in heads.all_text_contents()].index(name))
+
+
 @dataclass(frozen=True)
 class Front:
     """A gateway, and where a browser finds its console.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.conftest import Front, Visit, rows
+from tests.console.conftest import Front, Visit, cell, rows
 from tests.console.traffic import Client
 
 
@@ -40,18 +40,18 @@ def test_order(visit: Visit, many: Client) -> None:
     expect(header).to_have_attribute("aria-sort", "none")
     header.get_by_role("button").click()
     expect(header).to_have_attribute("aria-sort", "descending")
-    expect(rows(page).first.locator("td.number").first).to_have_text("6")
+    expect(cell(rows(page).first, "Waiting")).to_have_text("6")
     expect(header.get_by_role("button")).to_be_focused()
     header.get_by_role("button").press("Enter")
     expect(header).to_have_attribute("aria-sort", "ascending")
-    expect(rows(page).first.locator("td.number").first).to_have_text("1")
+    expect(cell(rows(page).first, "Waiting")).to_have_text("1")
     page.go_back()
     expect(header).to_have_attribute("aria-sort", "descending")
     page = visit.open("destinations?q=many&sort=-oldest_age")
     expect(page.get_by_role("columnheader", name="Oldest")).to_have_attribute("aria-sort", "descending")
-    expect(rows(page).first.locator("td.number").nth(1)).to_have_text(re.compile(r"^\d+ (s|min)"))
+    expect(cell(rows(page).first, "Oldest")).to_have_text(re.compile(r"^\d+ (s|min)"))
     page = visit.open("destination?name=%2Fqueue%2Fmany.006")
-    expect(page.locator("dl").first).to_contain_text(re.compile(r"Oldest\s*\d+ (s|min)"))
+    expect(page.locator("dl").filter(has_text="Oldest")).to_contain_text(re.compile(r"Oldest\s*\d+ (s|min)"))
 
 
 def test_filters(visit: Visit, many: Client) -> None:
@@ -71,7 +71,7 @@ def test_filters(visit: Visit, many: Client) -> None:
 def test_rows_stay_where_they_are_and_one_that_moves_keeps_the_focus(visit: Visit, many: Client) -> None:
     page = visit.open("destinations?q=many&sort=name")
     row = rows(page).nth(3).element_handle()
-    waiting = rows(page).nth(3).locator("td.number").first
+    waiting = cell(rows(page).nth(3), "Waiting")
     expect(waiting).to_have_text("3")
     page.evaluate("scrollTo(0, 60)")
     many.send("/queue/many.003")
@@ -97,7 +97,28 @@ def test_sessions_and_subscriptions(visit: Visit, front: Front, many: Client) ->
         page = visit.open("subscriptions?destination=/topic/listed")
         expect(rows(page)).to_have_count(1)
         expect(rows(page).get_by_text("kind = 'order'")).to_be_visible()
-        rows(page).get_by_role("link", name=client.session).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(client.session)
+        rows(page).get_by_role("link", name="anonymous").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("anonymous")
+        expect(page.get_by_text(client.session)).to_be_visible()
         visit.open(f"sessions?q={client.session}&transport=tcp")
         expect(rows(page)).to_have_count(1)
+
+
+def test_names_as_people_gave_them(visit: Visit, front: Front) -> None:
+    """A durable subscription, and the topic that fills it: by login and pattern, never by a name of the broker."""
+    with Client(front.gateway.tcp_port, "ledger") as client, Client(front.gateway.tcp_port, "board") as board:
+        client.subscribe("/topic/named.#", durable="true")
+        board.subscribe("/topic/named.eu")
+        page = visit.open("destinations?q=/topic/named")
+        expect(rows(page)).to_have_count(3)
+        expect(cell(rows(page).filter(has_text="/topic/named.eu"), "Waiting")).to_have_text("–")
+        page.get_by_role("link", name="ledger: /topic/named.#").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("ledger: /topic/named.#")
+        expect(page.get_by_role("link", name="Publish")).to_have_count(0)  # no client can send to it
+        visit.open("destination?name=/topic/named.eu")
+        subscribers = page.get_by_role("region", name="Subscribers").first
+        expect(subscribers.get_by_role("link", name="board", exact=True)).to_be_visible()
+        expect(subscribers.get_by_role("link", name="ledger: /topic/named.#")).to_be_visible()
+        expect(page.get_by_text("Waiting", exact=True)).to_have_count(1)  # of the durable subscription
+        assert visit.faults() == []
+        visit.tolerated += ("404",)  # the topic goes with its subscribers

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.console.conftest import Front, Visit
+from tests.console.traffic import Client
 
 
 def region(page: Page, name: str) -> Locator:
@@ -57,3 +58,33 @@ def test_what_the_gateway_refuses(visit: Visit) -> None:
     send.get_by_label("Destination").fill("/topic/hello")
     send.get_by_role("button", name="Send").click()
     expect(page.get_by_role("alert").get_by_text("is not a header")).to_be_visible()
+
+
+def test_a_queue_is_browsed_unless_a_person_confirms_the_number(visit: Visit, front: Front) -> None:
+    with Client(front.gateway.tcp_port) as client:
+        for number in range(3):
+            client.send("/queue/watched", f"job {number}")
+        page = visit.open("destination?name=/queue/watched")
+        page.get_by_role("link", name="Publish").click()
+        page.get_by_role("button", name="Connect", exact=True).click()
+        subscribe, log = region(page, "Subscribe"), page.get_by_role("log", name="Messages")
+        subscribe.get_by_role("button", name="Browse").click()
+        expect(log.get_by_text("job 2")).to_be_visible()
+        region(page, "Send").get_by_role("button", name="Send").click()
+        expect(log.get_by_text("Hello, world")).to_be_visible()  # it follows
+        page.get_by_role("button", name="Unsubscribe from").click()
+        subscribe.get_by_label("Consume").check()
+        assert visit.faults() == []
+        subscribe.get_by_role("button", name="Consume").click()
+        question = page.get_by_role("dialog", name="Consume 4 messages of /queue/watched?")
+        expect(question.get_by_role("button", name="Cancel")).to_be_focused()
+        question.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("list", name="Subscriptions").get_by_role("listitem")).to_have_count(0)
+        subscribe.get_by_role("button", name="Consume").click()
+        question.get_by_role("button", name="Consume").click()
+        expect(page.get_by_text("8 received")).to_be_visible()
+        page.get_by_role("navigation").get_by_role("link", name="Sessions").click()
+        expect(page.get_by_text("/queue/watched is not consumed any more")).to_be_visible()
+        client.send("/queue/watched", "a job for a worker")
+        client.subscribe("/queue/watched")
+        assert client.hear("MESSAGE")[1] == "a job for a worker"

@@ -93,6 +93,8 @@ def test_an_offset(visit: Visit, keeping: Front, client: Client) -> None:
         reader.subscribe("/topic/log.a", resume="mine", ack="client")
     for _ in range(3):
         client.send("/topic/log.a")
+    page = visit.open("destination?name=/topic/log.a")
+    expect(page.get_by_text("1–3 of 3 messages")).to_be_visible()
     page = visit.open("cursors")
     expect(rows(page)).to_have_count(1)
     expect(rows(page).first.locator("td.number")).to_have_text("3")

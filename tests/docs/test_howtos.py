@@ -32,12 +32,12 @@ def test_what_waits_is_carried_over(machine: Machine) -> None:
     assert machine.run(pipe) == "1 message sent and confirmed\n"
     assert '"body": "tea"' in machine.run("cat backup.json")
     assert machine.run("gateway subscribe /queue/work --browse --url stomp://user@old-broker:61613") == ""
-    (line,) = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
+    _, line = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
     assert '"body": "tea"' in line
     assert '"colour": "green"' in line
     machine.run("gateway send /queue/work coffee --header colour:brown --url stomp://user@old-broker:61613")
     machine.run(f"{relay} > relay.log 2>&1 & relay=$!")
-    (line,) = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
+    _, line = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
     assert '"body": "coffee"' in line
     assert '"colour": "brown"' in line
     machine.run("kill -TERM $relay; wait $relay")

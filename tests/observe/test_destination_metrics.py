@@ -44,6 +44,7 @@ class TestSums:
             "dead_letters_waiting": 3,
             "queues_full": 1,
             "oldest_message_age_seconds": 0,
+            "destinations_losing": 0,
         }
 
     def test_a_round_takes_scrapes_and_shows_the_last_one_that_is_complete(
@@ -82,22 +83,25 @@ class TestShown:
         subscribe(broker, "/queue/orders.eu")
         subscribe(broker, "/topic/t")
         sums = found(DestinationMetrics(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
-        shown = {name: value for name, value in sums.items() if name.startswith("destination")}
+        shown = {name: value for name, value in sums.items() if name.startswith("destination_")}
         assert shown.pop("destination_waiting_bytes/queue/a") > 600
         assert {name: value for name, value in shown.items() if value} == {
             "destination_messages_waiting/queue/a": 2,
             "destination_messages_unacknowledged/queue/orders.eu": 1,
             "destination_subscriptions/queue/orders.eu": 1,
             "destination_subscriptions/topic/t": 1,
+            "destination_messages_total/queue/apublished": 2,
+            "destination_messages_total/queue/orders.eupublished": 1,
+            "destination_messages_total/queue/orders.eudelivered": 1,
         }
-        assert len(shown) == 14
+        assert len(shown) == 3 * 12 - 1
 
     def test_who_is_named_has_a_place_whatever_patterns_find(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_SHOWN", 3)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
         survey = DestinationMetrics(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
-        assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
+        assert {name[-1] for name in found(survey) if name.startswith("destination_subscriptions")} == {"a", "b"}
         deposit(broker, "/queue/late")
         for _ in range(2):
             shown = [name for name in found(survey) if name.startswith("destination_subscriptions")]

@@ -87,6 +87,7 @@ CASES = {
         },
         more='reason="queue-full"',
     ),
+    "MessagesLost": _flag("gateway_destinations_losing"),
     "HandlersFail": _grows("gateway_handler_failures_total", 1, 0.1),
     "LoginsFail": Case(
         {

@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -189,15 +188,13 @@ class TestOthers:
 class TestPage:
     PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
-    def test_it_has_all_commands_and_options(self) -> None:
-        for name, each in command.pipeline.commands.items():
+    def test_it_has_all_commands(self) -> None:
+        for name in command.pipeline.commands:
             assert f"`{name}" in self.PAGE or f"pipeline {name}" in self.PAGE
-            for option in each.params:
-                assert not option.name or option.opts[0] in self.PAGE or isinstance(option, click.Argument), option.opts
 
     @pytest.mark.parametrize("name", JOBS)
     def test_its_columns_are_those_of_the_jobs(self, name: str) -> None:
-        lists = {"deadletters": deadletters._TABLE, "consumers": consumers._table([]).column_names}
+        lists = {"deadletters": deadletters.COLUMNS, "consumers": consumers._table([]).column_names}
         columns = {*JOBS[name].keys, *JOBS[name].merges, *lists.get(name, ())}
         table = self.PAGE.partition(f"**{name}**")[2].partition("| column | type |")[2].splitlines()[2:]
         rows = list(itertools.takewhile(lambda line: line.startswith("|"), table))

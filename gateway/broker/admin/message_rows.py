@@ -5,12 +5,9 @@ from __future__ import annotations
 import codecs
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from ..core.context import Context
 from ..model.message import DEAD_LETTER, Message
-
-if TYPE_CHECKING:
-    from ..queue.queue import Queue
 
 SECRETS = frozenset(["passcode", "authorization", "token", "x-token", "access-token", "cookie", "set-cookie"])
 """Headers, in lower case, whose values are hidden from operators."""
@@ -22,16 +19,15 @@ def id_of(number: int) -> str:
     return f"{Message.run.decode()}-{number}"
 
 
-def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
-    """A message that waits in a queue.  `most`: bytes of the body, and characters of the headers."""
-    context = queue.context
+def of_message(context: Context, name: str, message: Message, most: int) -> dict[str, object]:
+    """A message of the destination `name`.  `most`: bytes of the body, and characters of the headers."""
     now, headers = context.scheduler.epoch(), message.head.headers
     # By the recorder's clock: without a recorder it is not known.
     age = context.records.age_of(message)
     return {
         "id": message.id.decode(),
         # As its sender wrote it, which for a user's queue or an alias is not the queue's name.
-        "destination": headers.get("destination", queue.name)[:most],
+        "destination": headers.get("destination", name)[:most],
         "size": len(message.body),
         "priority": message.options.priority,
         # From the broker's clock, which begins anywhere, to that of the operator.

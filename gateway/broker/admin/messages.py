@@ -19,15 +19,37 @@ from ..model import destinations as names
 from ..model.message import Message
 from ..model.options import Selector
 from ..queue.queue import Queue
+from ..topic.topic import Topic
 from .message_rows import of_message
-from .operations import MoveMessages, Operation, Outcome, PurgeMessages, RedriveMessages, RunningOperation
+from .operations import (
+    MoveMessages,
+    Operation,
+    Outcome,
+    PurgeMessages,
+    RedriveMessages,
+    RedrivePlan,
+    RunningOperation,
+)
 from .scan import QueueScan, ScanPosition
+from .stored_rows import names_of
+from .stream_page import StreamPage
 
 if TYPE_CHECKING:
     from ..broker import Broker
     from ..routing.scheduled import ScheduledSend
+    from ..topic.stream import Stream
 
-__all__ = ["Busy", "MessageAdmin", "Outcome", "Page", "RunningOperation", "Search", "Unknown"]
+__all__ = [
+    "Busy",
+    "MessageAdmin",
+    "Outcome",
+    "Page",
+    "RedrivePlan",
+    "RunningOperation",
+    "Search",
+    "StreamPage",
+    "Unknown",
+]
 
 MOST_SHOWN = 4 * 1024
 """Bytes of each body in a list."""
@@ -98,7 +120,7 @@ class Search:
             return True
         # A position counts what the selector takes, as the offset of the next page does.
         if self._first <= self._seen < self._end:
-            row = of_message(self._queue, message, self._most)
+            row = of_message(self._queue.context, self._queue.name, message, self._most)
             self._found.append(row | {"position": self._seen, "delayed": where is ScanPosition.RESTING})
             self._count(message)
         self._seen += 1
@@ -135,18 +157,36 @@ class MessageAdmin:
 
     # reading
 
-    def browse(self, name: str, offset: int, limit: int, selector: str, then: Callable[[Page], None]) -> Search:
-        """A page of the messages that wait in a queue.
+    def browse(
+        self, name: str, offset: int, limit: int, selector: str, then: Callable[[Page], None]
+    ) -> Search | StreamPage:
+        """A page of the messages that wait in a queue; or that a topic's stream keeps, the newest first.
 
         `selector`: only messages that it selects, for which all are read; empty: all.  Raises Unknown: no such queue;
-        NotAllowed: the selector has an error.
+        NotAllowed: the selector has an error, or is for a stream.
         """
+        stream = self._stream(name)
+        if stream is not None:
+            if selector:
+                raise NotAllowed("a stream has no selector here", "all its messages are listed, the newest first")
+            return self._stream_page(
+                stream, lambda rows, after: then(Page(rows, len(stream), after)), offset, limit, MOST_SHOWN
+            )
         queue, wanted = self._queue(name), _parsed(selector)
         total = queue.waiting + len(queue.resting) if wanted is None else None
         return Search(queue, then, offset=offset, limit=limit, selector=wanted, total=total)
 
-    def find(self, name: str, id: str, most: int, then: Callable[[dict[str, object] | None], None]) -> Search:
-        """One message of a queue, or None.  `most`: bytes of its body.  Raises Unknown: no such queue."""
+    def find(
+        self, name: str, id: str, most: int, then: Callable[[dict[str, object] | None], None]
+    ) -> Search | StreamPage:
+        """One message of a queue or a stream, or None.  `most`: bytes of its body.  Raises Unknown: no such queue."""
+        stream, number = self._stream(name), next(iter(_numbers([id])), 0)
+        if stream is not None:
+
+            def tell_one(rows: list[dict[str, object]], _: int | None) -> None:
+                then(next((row for row in rows if row["id"] == id), None))
+
+            return self._stream_page(stream, tell_one, stream.count_behind(number), 1, most)
 
         def tell(page: Page) -> None:
             # Its position is not known, because the messages before it were not read.
@@ -200,6 +240,10 @@ class MessageAdmin:
             )
         return self._begin(queue, MoveMessages(self._broker, name), then, ids=ids, selector=selector, limit=limit)
 
+    def plan_redrive(self, name: str, then: Callable[[RedrivePlan], None]) -> RedrivePlan:
+        """Look where each dead letter of a queue would go, and move none.  Raises Unknown: no such queue."""
+        return RedrivePlan(self._queue(name), RedriveMessages(self._broker), then)
+
     def redrive(
         self, name: str, ids: Sequence[str] | None, limit: int | None, then: Callable[[Outcome], None]
     ) -> RunningOperation:
@@ -245,6 +289,23 @@ class MessageAdmin:
         return running
 
     # names
+
+    def _stream(self, name: str) -> Stream | None:
+        """The stream of the topic of that name; None: it is no topic, or keeps none."""
+        registry = self._broker.registry
+        found = next((each for each in map(registry.find, names_of(name)) if each is not None), None)
+        return found.stream if isinstance(found, Topic) else None
+
+    def _stream_page(
+        self,
+        stream: Stream,
+        then: Callable[[list[dict[str, object]], int | None], None],
+        offset: int,
+        limit: int,
+        most: int,
+    ) -> StreamPage:
+        context, streams = self._broker.context, self._broker.registry.streams
+        return StreamPage(context, streams, stream, then, offset=offset, limit=limit, most=most)
 
     def _queue(self, name: str) -> Queue:
         """The queue of that name.  Raises Unknown: there is none."""

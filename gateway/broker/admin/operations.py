@@ -407,6 +407,50 @@ class RedriveMessages:
         self._transfer.carry(queue, message, target, Head.of("SEND", headers), "redriven")
 
 
+class RedrivePlan:
+    """Where the dead letters of a queue would go: a look at all of them, which moves none.
+
+    Attributes:
+        targets: how many go to each destination, by canonical name.
+        refused: id and sentence of messages that would stay, the first ones; `refusals`: how many.
+
+    Known weakness: room is looked for as if each were the only one.
+    """
+
+    needs_pause = False  # nothing is sent
+
+    def __init__(self, queue: Queue, redrive: RedriveMessages, then: Callable[[RedrivePlan], None]) -> None:
+        self.targets: dict[str, int] = {}
+        self.refused: list[tuple[str, str]] = []
+        self.refusals = 0
+        self._queue = queue
+        self._redrive = redrive
+        self._then = then
+        self._scan = QueueScan(queue, self)
+
+    def cancel(self) -> None:
+        """The result is not needed any more."""
+        self._scan.cancel()
+
+    def visit(self, message: Message, where: ScanPosition) -> bool:
+        try:
+            self._redrive.check(self._queue, message)
+        except NotAllowed as error:
+            self.refusals += 1
+            if len(self.refused) < self._queue.context.work_limits.listed_refusals:
+                self.refused.append((message.id.decode(), error.detail))
+        else:
+            target = _source_of(message)
+            self.targets[target] = self.targets.get(target, 0) + 1
+        return True
+
+    def turn_over(self) -> None:
+        """For the scan: nothing has changed."""
+
+    def over(self) -> None:
+        self._then(self)
+
+
 def _source_of(message: Message) -> str:
     """The target of a dead letter: the queue that it comes from; of a pattern, the destination of the SEND."""
     headers = message.head.headers

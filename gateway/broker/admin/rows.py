@@ -9,9 +9,15 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ..core.ages import Age
+from ..core.counters import Drop
+from ..core.ports import ANONYMOUS
+from ..core.tally import Counts
+from ..model.destinations import DURABLE
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
@@ -20,6 +26,7 @@ from ..topic.topic import Topic
 
 if TYPE_CHECKING:
     from ..broker import Broker
+    from ..routing.registry import Registry
 
 Target = Queue | Topic
 Key = str | int | float
@@ -76,6 +83,7 @@ def of_subscription(subscription: Subscription) -> dict[str, object]:
     age = subscription.age_of_oldest()
     return {name: key(subscription) for name, key in SUBSCRIPTION_KEYS.items()} | {
         "id": subscription.id,
+        "client_id": subscription.peer.client_id,
         "prefetch": subscription.options.prefetch,
         "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
         "waiting": None if subscription.queue is None else subscription.queue.waiting,
@@ -128,6 +136,8 @@ def of_destination(target: Target) -> dict[str, object]:
         "durable": _is_durable(target),
         "dead_letters": _has_dead_letters(target),
         "log": _of_stream(target),
+        "losing": target.tally.is_losing,
+        "lost_age": None if target.tally.lost_age is None else round(target.tally.lost_age, 1),
     }
 
 
@@ -142,6 +152,9 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
     "octets": lambda target: target.nbytes if isinstance(target, Queue) else 0,
     "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
+    **{name: attrgetter(f"tally.{name}") for name in (*Counts._fields, "lost")},
+    **{f"{name}_rate": attrgetter(f"tally.rates.{name}") for name in (*Counts._fields, "lost")},
+    "lost_age": lambda target: target.tally.lost_age or 0,
 }
 """The sort keys and filters of destinations; null of a row is 0 here."""
 
@@ -150,6 +163,9 @@ DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "full": lambda target: isinstance(target, Queue) and target.full,
     "no-consumer": lambda target: isinstance(target, Queue) and not target.subscriptions,
     "dead-letters": lambda target: _has_dead_letters(target),
+    "losing": lambda target: target.tally.is_losing,
+    "lost": lambda target: target.tally.lost > 0,
+    "conflated": lambda target: target.tally.conflated > 0,
 }
 """States of a destination, as the filter `state` names them."""
 
@@ -174,6 +190,11 @@ def policy_of_clients(target: Target) -> list[str]:
 def subscriptions_of(target: Target) -> list[Subscription]:
     """Its subscriptions, browsers included."""
     return [*target.subscriptions, *(target.browsers if isinstance(target, Queue) else ())]
+
+
+def drops_of(target: Target) -> dict[Drop, int]:
+    """Messages that were lost by drops, by reason."""
+    return dict(target.tally.drops or {})
 
 
 def groups_of(target: Target) -> int | None:
@@ -206,6 +227,46 @@ def _of_stream(target: Target) -> dict[str, int] | None:
     if stream is None:
         return None
     return {"first": stream.first, "next": stream.next, "messages": len(stream), "octets": stream.nbytes}
+
+
+# names, and the subscriptions behind a topic
+
+
+def title_of(registry: Registry, target: Target) -> str:
+    """The name for people: a durable subscription is called by its login, or its own name, and its topic."""
+    found = durable_of(registry, target)
+    if found is None:
+        return target.name
+    by_login = target.name.count("/") == _OF_A_LOGIN and found["login"] != ANONYMOUS
+    return f"{found['login' if by_login else 'name']}: {found['topic']}"
+
+
+# Slashes in the name of a subscription that is known by login, id and topic (`durable_subscriptions.name_of`).
+_OF_A_LOGIN = DURABLE.count("/") + 3
+
+
+def durable_of(registry: Registry, target: Target) -> dict[str, object] | None:
+    """The durable or shared subscription that a queue belongs to, by its parts; None: it belongs to none."""
+    durable = registry.durable_subscriptions.get(target.name)
+    if durable is None:
+        return None
+    # Quoted parts (`durable_subscriptions.joined`): a name alone; or login, client-id, name, and perhaps the topic.
+    parts = [*map(unquote, target.name.removeprefix(DURABLE).split("/"))]
+    login, client, name = parts[:3] if len(parts) > 1 else ["", "", *parts]
+    whose = {"topic": durable.topic.name, "login": login, "client_id": client, "name": name}
+    return whose | {"shared": len(parts) == 1}
+
+
+def patterns_of(registry: Registry, target: Target) -> list[Topic]:
+    """The patterns that match a topic's name: their subscribers get its messages, too."""
+    is_plain = isinstance(target, Topic) and not has_wildcard(target.name)
+    return list(registry.patterns.match(target.name)) if is_plain else []
+
+
+def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> list[Queue]:
+    """The queues of the durable subscriptions that a topic fills, by itself or by these patterns."""
+    topics = [*([target] if isinstance(target, Topic) else []), *patterns]
+    return [durable.queue for topic in topics for durable in topic.durable_subscriptions.values()]
 
 
 # ages

@@ -21,6 +21,7 @@ from .ports import Application, Destinations, Peer
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage
+from .tally import Tallies
 from .work_limits import WORK_LIMITS, WorkLimits
 
 
@@ -46,6 +47,7 @@ class Context:
     counters: Counters = field(default_factory=Counters)  # totals since the start
     ages: MessageAges = field(init=False)  # when messages came, by their numbers
     slow_consumers: SlowConsumers = field(init=False)  # outboxes beyond their marks
+    tallies: Tallies = field(init=False)  # messages of each destination, and those that it lost
     last_number: int = 0  # of the last message; numbers only grow
     waiting: int = 0  # messages in queues that no consumer has
     subscriptions: int = 0  # of all sessions
@@ -60,6 +62,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.ages = MessageAges(self.scheduler.clock)
+        self.tallies = Tallies(self.scheduler.clock)
         self.slow_consumers = SlowConsumers(self.quotas, self.memory, self.counters)
 
     def next_number(self) -> int:

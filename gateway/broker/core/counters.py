@@ -14,6 +14,8 @@ from ..errors import AccessRefused
 Drop = Literal["queue-full", "rejected", "max-attempts", "expired", "max-retained", "queue-gone", "purged", "deleted"]
 """Why a message was thrown away: a limit; a NACK, its last attempt or its time, where nothing takes dead letters; too
 many retained ones; it went with its queue; an operator purged the queue, or deleted it alone."""
+LOSSES: tuple[Drop, ...] = ("queue-full", "rejected", "max-attempts", "expired")
+"""The drops that count as losses of a destination."""
 ERRORS = tuple(
     "malformed too-large not-allowed access-refused access-lost login-refused renewal-refused no-common-version "
     "too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
@@ -76,6 +78,15 @@ class Counters:
     def fail_login(self, method: str) -> None:
         """Credentials of that kind were refused."""
         self.failed_logins[method if method in self.failed_logins else "other"] += 1
+
+    def losses(self) -> dict[str, int]:
+        """Messages that were lost, by the way; an expired one may have become a dead letter, too."""
+        return {
+            "dropped": sum([self.drops[why] for why in LOSSES]),
+            "dead_lettered": self.dead_lettered,
+            "expired": self.expired,
+            "conflated": self.conflated,
+        }
 
     def totals(self) -> dict[str, int]:
         """Everything by its name, without causes."""

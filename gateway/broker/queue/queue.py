@@ -25,6 +25,7 @@ from ..core.ages import Age
 from ..core.context import Context
 from ..core.counters import Drop
 from ..core.scheduler import Timer
+from ..core.tally import Tally
 from ..model.changes import Stored
 from ..model.destinations import QUEUE
 from ..model.message import History, Message
@@ -59,6 +60,7 @@ class Queue:
         full: publishers are held back until there is room.
         subscriptions: the consumers.
         storage: its rows in the store; None: its messages end with the process.
+        tally: its messages in figures; that of its topic, if it is private.
         of_client: the keys of its policy that a client's arguments set.
         on_retire: called when it was idle for as long as its policy says; None: it goes by itself.
     """
@@ -66,11 +68,20 @@ class Queue:
     __slots__ = (
         *("_checks_new", "_dispatcher", "_idle_timer", "_is_arriving"),
         *("abandoned", "browsers", "consumers", "context", "filled_by_topic", "full", "in_memory", "lasts", "limits"),
-        *("name", "of_client", "on_retire", "policy", "private", "resting", "storage", "subscriptions"),
+        *("name", "of_client", "on_retire", "policy", "private", "resting", "storage", "subscriptions", "tally"),
     )
 
-    def __init__(self, context: Context, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        policy: Policy,
+        *,
+        limits: QueueLimits | None = None,
+        tally: Tally | None = None,
+    ) -> None:
         self.context = context
+        self.tally = tally or context.tallies.begin(name)
         self.name = name
         self.policy = policy
         self.private = limits is not None
@@ -229,6 +240,7 @@ class Queue:
         older, newer = (other, message) if other.number < message.number else (message, other)
         self.let_go(older)
         self.context.counters.conflated += 1
+        self.tally.conflated += 1
         if self.context.records.is_on:
             self.context.records.ended("dropped", self.name, older, reason="conflated")
         if older is message:
@@ -267,6 +279,7 @@ class Queue:
         counters = self.context.counters
         # Counted first: `deliver` raises `attempts`, by which a redelivery is known.
         counters.delivered += 1
+        self.tally.delivered += 1
         if message.attempts:
             counters.redelivered += 1
         consumer.deliver(message)
@@ -346,6 +359,7 @@ class Queue:
         if self.policy.dead_letter_expired:
             self._dead_letter(message, "expired")
         else:
+            self.tally.expired += 1
             self.let_go(message)
 
     def _expire_waiting(self, message: Message) -> None:
@@ -365,6 +379,7 @@ class Queue:
         options, unseen = dead_letters.options_of(message), self.hides(message)
         self.let_go(message)
         context.counters.dead_lettered += 1
+        self.tally.dead_lettered += 1
         context.dead_letters_under_way += 1
         try:
             context.records.ended("dead_lettered", self.name, message, reason=why, headers=head.headers)
@@ -376,6 +391,7 @@ class Queue:
         """A kept message is thrown away."""
         self.let_go(message)
         self.context.counters.drops[why] += 1
+        self.tally.drop(why)
         if self.context.records.is_on:
             self.context.records.ended("dropped", self.name, message, reason=why)
 
@@ -452,6 +468,7 @@ class Queue:
             context.records.acknowledged(subscription, deliveries)
         for delivery in deliveries:
             context.counters.acknowledged += 1
+            self.tally.acknowledged += 1
             context.memory.release(delivery.size)
             if delivery.message.row:
                 self.leave(delivery.message)
@@ -596,5 +613,7 @@ class Queue:
     def end(self) -> None:
         """The queue goes: a timer of the scheduler would keep all of it in memory until it is due."""
         self._stop_idle_timer()
+        if not self.private:
+            self.context.tallies.end(self.tally)
         self.in_memory.end()
         self._dispatcher.end()

@@ -186,6 +186,7 @@ class Registry:
         if table.get(target.name) is target:
             del table[target.name]
             if isinstance(target, Topic):
+                self._context.tallies.end(target.tally)
                 # Its stream is empty, and still knows what it has lost: a reader that comes back is told of the gap.
                 if target.stream is not None:
                     self.streams.rest(target.stream)
@@ -197,6 +198,7 @@ class Registry:
                 if durable is not None:
                     self.durable_subscriptions.forget(durable)
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
+            self._context.tallies.end(target.tally)
             self.patterns.remove(target.name)
             self.has_patterns = len(self.patterns) > 0
 

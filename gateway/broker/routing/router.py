@@ -76,6 +76,7 @@ class Router:
         if context.records.is_on:
             context.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
+            target.tally.published += 1
             target.accept(message)
             return
         # Before the fan-out: subscribers and patterns get the number that the stream gives it.
@@ -239,14 +240,15 @@ class Router:
     # the way to a destination
 
     def _route(self, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
-        options = message.options
+        options, target = message.options, self.registry.find(name)
         unseen = unseen or self._context.commit is not None
         # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
+            if target is not None:
+                target.tally.expired += 1
             self._context.records.ended("expired", name, message)
             return
-        target = self.registry.find(name)
         # Not checked for room: `prepare` did that, and a message that was accepted must not fail here.
         if target is None and names.is_topic(name) and self.registry.keeps_stream(name):
             target = self.registry.topic(name, checked=False)
@@ -258,6 +260,7 @@ class Router:
             target = self.registry.create_queue(name, options.queue_arguments, sender)
             if unseen:
                 target.hide(message)
+            target.tally.published += 1
             target.accept(message)
             # A limit, or its time, may have been against the message.
             self.registry.forget_if_idle(target)
@@ -265,6 +268,7 @@ class Router:
             self.registry.tell_ignored(target, options.queue_arguments, sender)
             if unseen:
                 target.hide(message)
+            target.tally.published += 1
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender, unseen=unseen)

@@ -271,8 +271,14 @@ class Stream:
     def behind(self, number: int) -> StreamEntry | None:
         """The first message behind that number."""
         index = bisect_right(self._numbers, number, self._start)
-        if index == len(self._numbers):
-            return None
+        return None if index == len(self._numbers) else self._entry(index)
+
+    def newest(self, skip: int) -> Iterator[tuple[StreamEntry, float]]:
+        """The messages and their dates, in seconds since the epoch, the newest first, without so many."""
+        for index in range(len(self._numbers) - 1 - skip, self._start - 1, -1):
+            yield self._entry(index), self._dates[index]
+
+    def _entry(self, index: int) -> StreamEntry:
         # Those that are in memory are the last.
         in_tail = index - len(self._numbers) + len(self._tail)
         message, sender = self._tail[in_tail] if in_tail >= self._tail_start else (None, "")

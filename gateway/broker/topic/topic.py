@@ -58,20 +58,22 @@ class HeldBack(NamedTuple):
 class Topic:
     """A topic with at least one subscriber, or a stream.
 
-    `stream`: the messages that it keeps for replay; None: it keeps none.  `durable_subscriptions`: the durable
+    `tally`: its messages in figures, with those of its subscribers' private queues.  `stream`: the messages that it
+    keeps for replay; None: it keeps none.  `durable_subscriptions`: the durable
     subscriptions that it fills, by name.  `last`: the number of the last message that came while a subscriber had to
     acknowledge; 0: none did.
     """
 
     __slots__ = (
         *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_shows_stored", "_unseen"),
-        *("durable_subscriptions", "last", "name", "policy", "stream"),
+        *("durable_subscriptions", "last", "name", "policy", "stream", "tally"),
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:
         self.name = name
         self.policy = policy
         self.stream = stream
+        self.tally = context.tallies.begin(name)
         self.last = 0
         self._context = context
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
@@ -89,6 +91,12 @@ class Topic:
         """All subscribers."""
         auto = [subscription for group in self._auto.values() for subscription in group]
         return [*auto, *self._choosy, *self._queued, *self._late]
+
+    @property
+    def count(self) -> int:
+        """The number of subscribers."""
+        auto = sum([len(group) for group in self._auto.values()])
+        return auto + len(self._choosy) + len(self._queued) + len(self._late)
 
     @property
     def is_idle(self) -> bool:
@@ -115,7 +123,8 @@ class Topic:
         if self._unseen is not None and not is_kept:
             self._hold_back(self._unseen, HeldBack(message, sender, wire))
             return
-        context = self._context
+        context, tally = self._context, self.tally
+        tally.published += 1
         # Encoded once per form: version, and the bytes that end a frame.
         for form, group in self._auto.items():
             # Shared with the other topics and patterns that get this message.
@@ -126,6 +135,7 @@ class Topic:
                 shared = encoder.message(message.head, message.id, message.body, version, end)
             size = len(shared)
             context.counters.delivered += len(group)
+            tally.delivered += len(group)
             for subscription in group:
                 outbox = subscription.outbox
                 parts = outbox.parts
@@ -147,6 +157,7 @@ class Topic:
             for subscription in self._choosy:
                 if wants(subscription, message, sender):
                     context.counters.delivered += 1
+                    tally.delivered += 1
                     prefix, notes = subscription.prefix, subscription.extra_headers
                     if notes is not None:
                         prefix += notes.of(message)
@@ -171,6 +182,7 @@ class Topic:
         for durable in list(self.durable_subscriptions.values()):
             if durable.wants(message, sender):
                 # A place of its own: the row in the store is numbered by it, and each queue needs another.
+                durable.queue.tally.published += 1
                 durable.queue.accept(message.copy(wire, place=self._context.next_number()))
 
     # messages that are not to be seen yet
@@ -226,6 +238,7 @@ class Topic:
             queue.accept(_in_line(message.copy(Wire(message), place=self._context.next_number())))
         else:
             self._context.counters.delivered += 1
+            self.tally.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
             if subscription.records.is_on:
                 subscription.records.delivered(subscription, message)
@@ -254,7 +267,9 @@ class Topic:
             # The private queue may hold no more than the outbox, which would hold it else.
             most = subscription.outbox.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_bytes or most, most))
-            queue = self._queues[subscription] = Queue(self._context, self.name, policy, limits=limits)
+            queue = self._queues[subscription] = Queue(
+                self._context, self.name, policy, limits=limits, tally=self.tally
+            )
             queue.join(subscription)
         if late is not None:
             # It is in no other table until `welcome`, so that no live message comes before one that it missed.

@@ -38,8 +38,12 @@ export function ask({ title, text, fields = nothing, yes, danger = false }) {
       answer = Object.fromEntries(new FormData(event.target));
       dialog.close();
     };
+    // What cannot be undone is not begun by Enter, neither at the start nor at the end of a field.
+    const pressed = (event) => {
+      if (danger && event.key === "Enter" && event.target.matches("input")) event.preventDefault();
+    };
     render(
-      html`<form @submit=${submit}>
+      html`<form @submit=${submit} @keydown=${pressed}>
         <h2 id="ask-title">${title}</h2>
         <div>${text}</div>
         ${fields}
@@ -51,8 +55,7 @@ export function ask({ title, text, fields = nothing, yes, danger = false }) {
       dialog,
     );
     dialog.showModal();
-    // What cannot be undone does not begin with Enter.
-    (dialog.querySelector("input, select, textarea") ?? dialog.querySelector("button")).focus();
+    ((danger ? null : dialog.querySelector("input, select, textarea")) ?? dialog.querySelector("button")).focus();
   });
 }
 

@@ -3,7 +3,7 @@
 
 import { render as draw } from "../../vendor/lit-html/lit-html.js";
 
-export { html, nothing } from "../../vendor/lit-html/lit-html.js";
+export { html, nothing, svg } from "../../vendor/lit-html/lit-html.js";
 export { live } from "../../vendor/lit-html/directives/live.js";
 export { ref } from "../../vendor/lit-html/directives/ref.js";
 export { repeat } from "../../vendor/lit-html/directives/repeat.js";

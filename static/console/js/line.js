@@ -2,6 +2,7 @@
 // answer removes it, and all pages go on.
 
 import { call, news } from "./api.js";
+import { clock } from "./format.js";
 
 const FIRST = 1000;
 const LAST = 8000; // milliseconds between two attempts, at most
@@ -16,6 +17,7 @@ let pause = FIRST;
 let due = 0;
 let timer = 0;
 let sentence = "";
+let since = "";
 
 /** Resolves when the gateway answers; at once when it does. */
 export function whenHere() {
@@ -26,8 +28,10 @@ function lose(event) {
   sentence = event.detail;
   if (lost) return;
   lost = true;
+  since = clock(Date.now() / 1000);
   pause = FIRST;
   $("banner").hidden = false;
+  document.body.classList.add("away"); // what is shown is old, and looks it
   line.dispatchEvent(new Event("away"));
   plan();
 }
@@ -37,6 +41,7 @@ function heal() {
   lost = false;
   clearTimeout(timer);
   $("banner").hidden = true;
+  document.body.classList.remove("away");
   line.dispatchEvent(new Event("here"));
 }
 
@@ -50,7 +55,7 @@ function tick() {
   const left = Math.ceil((due - Date.now()) / 1000);
   if (left <= 0) return attempt();
   // A screen reader hears the sentence once: the seconds are for the eye alone.
-  $("banner-text").textContent = `${sentence}. Trying again …`;
+  $("banner-text").textContent = `${sentence}. All figures are from ${since}. Trying again …`;
   $("banner-retry").textContent = `Try now (${left} s)`;
   timer = setTimeout(tick, 250);
 }

@@ -9,6 +9,7 @@ import { failure } from "./parts.js";
 import { poll } from "./poll.js";
 import { go } from "./router.js";
 import { announce } from "./say.js";
+import { term } from "./tips.js";
 
 const EVERY = 1000; // milliseconds between two looks
 const TYPING = 250; // milliseconds after the last letter
@@ -18,7 +19,7 @@ const DEFAULT_SIZE = 100;
 /**
  * A list.
  * @param spec page (its name in the address), path (of the API), list (key of the rows in the answer), noun, key(row),
- *   columns [{ key, label, cell(row), sort, number, header, hide: 2 or 3 }], search (label, or none),
+ *   columns [{ key, label, tip, cell(row), sort, number, header, hide: 2, 3 or 4 }], search (label, or none),
  *   filters [{ name, label, options: [[value, text]] } or { name, label }], fixed (query that is always sent), empty
  * @param changed draws the page
  */
@@ -152,7 +153,9 @@ export class List {
     const next = here ? (minus ? column.key : `-${column.key}`) : column.number ? `-${column.key}` : column.key;
     const order = here ? (minus ? "descending" : "ascending") : "none";
     return html`<th scope="col" class=${classesOf(column)} aria-sort=${order}>
-      <button type="button" class="sort" @click=${() => this.set({ sort: next })}>${column.label}</button>
+      <button type="button" class="sort" data-tip=${column.tip ?? nothing} @click=${() => this.set({ sort: next })}>
+        ${column.label}
+      </button>
     </th>`;
   }
 
@@ -179,7 +182,7 @@ export class List {
 const classesOf = ({ number, hide }) => `${number ? "number" : ""} ${hide ? `p${hide}` : ""}`;
 const option = ([value, words], chosen) =>
   html`<option value=${value} .selected=${live(value === chosen)}>${words}</option>`;
-const plainHeading = (column) => html`<th scope="col" class=${classesOf(column)}>${column.label}</th>`;
+const plainHeading = (column) => html`<th scope="col" class=${classesOf(column)}>${term(column.label, column.tip)}</th>`;
 
 function cell(column, row) {
   const classes = `${classesOf(column)} ${column.header ? "name" : ""}`;

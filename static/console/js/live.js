@@ -7,8 +7,8 @@ import { poll } from "./poll.js";
 const KEEP = 600; // samples
 const OFTEN = 1000;
 const SELDOM = 5000;
-const FIELDS = ["published", "delivered", "acknowledged", "errors", "sessions", "connections", "waiting", "octets"];
-FIELDS.push("memory", "cpu", "lag_ms", "p50", "p95", "p99");
+const FIELDS = ["published", "delivered", "acknowledged", "dropped", "dead_lettered", "expired", "conflated", "errors"];
+FIELDS.push("sessions", "connections", "waiting", "octets", "memory", "cpu", "lag_ms", "p50", "p95", "p99");
 
 const listeners = new Set();
 let polling = null;

@@ -1,16 +1,21 @@
 // The console: its pages, its navigation, and the head that says how the gateway is.
 
-import { news, Refused } from "./api.js";
-import { show } from "./drain.js";
-import { html, render } from "./html.js";
+import { get, news, Refused } from "./api.js";
+import { show as showDrain } from "./drain.js";
+import { many } from "./format.js";
+import { html, nothing, render } from "./html.js";
 import { line } from "./line.js";
 import * as live from "./live.js";
 import { enter, refresh } from "./login.js";
+import { show as showMemory } from "./memory.js";
+import { present } from "./problems.js";
 import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
 import { destination } from "./pages/destination.js";
 import { destinations } from "./pages/destinations.js";
 import { offsets, retained, scheduled } from "./pages/stored.js";
+import { maintenance } from "./pages/maintenance.js";
+import { nowhere } from "./pages/nowhere.js";
 import { overview } from "./pages/overview.js";
 import { pipeline } from "./pages/pipeline.js";
 import { playground } from "./pages/playground.js";
@@ -23,8 +28,8 @@ const $ = (id) => document.getElementById(id);
 
 // `cursors` is the name of the page of offsets in addresses that users keep.
 const PAGES = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
-Object.assign(PAGES, { playground, pipeline, settings });
-const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings"];
+Object.assign(PAGES, { playground, pipeline, settings, maintenance, nowhere });
+const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings", "maintenance"];
 const BELONGS = {
   destination: "destinations",
   scheduled: "destinations",
@@ -34,8 +39,11 @@ const BELONGS = {
 };
 
 let begun = false;
+let hidden = new Set(["pipeline"]); // of the menu, until it is known that it is set up
+let here = "";
 
 function navigation(name) {
+  here = name;
   const current = BELONGS[name] ?? name;
   const item = (each) =>
     html`<li>
@@ -43,7 +51,7 @@ function navigation(name) {
     </li>`;
   render(
     html`<ul>
-      ${MENU.map(item)}
+      ${MENU.filter((each) => !hidden.has(each)).map(item)}
     </ul>`,
     $("navigation"),
   );
@@ -70,8 +78,20 @@ function told() {
   const { answer } = live.now();
   if (!answer) return;
   if (!answer.ready) state("bad", "Not ready");
-  else if (Object.keys(answer.complaints ?? {}).length) state("wait", "Ready, with problems");
-  else state("good", "Ready");
+  else {
+    const wrong = present(answer).filter((each) => each.severity !== "info").length;
+    const complains = Object.keys(answer.complaints ?? {}).length > 0;
+    if (wrong) state("wait", `Ready, ${many(wrong, "problem")}`);
+    else if (complains) state("wait", "Ready, with problems");
+    else state("good", "Ready");
+  }
+}
+
+/** The pipeline is for gateways that have one. */
+async function findPipeline() {
+  const { configured } = await get("pipeline");
+  hidden = new Set(configured ? [] : ["pipeline"]);
+  navigation(here);
 }
 
 function begin() {
@@ -79,7 +99,9 @@ function begin() {
   if (begun) return again();
   begun = true;
   live.follow(told);
-  live.follow(show);
+  live.follow(showDrain);
+  live.follow(showMemory);
+  findPipeline().catch(() => {}); // it stays hidden
   return start(PAGES, shown);
 }
 
@@ -89,7 +111,6 @@ $("skip").addEventListener("click", (event) => {
   $("main").focus();
 });
 news.addEventListener("login", () => state("wait", "Not logged in"));
-line.addEventListener("away", () => state("bad", "Connection lost"));
 line.addEventListener("here", async () => {
   await refresh();
   announce("The gateway answers again");
@@ -102,12 +123,13 @@ try {
   await enter(begin);
 } catch (error) {
   // The banner says it of a gateway that is away, and goes on trying.
-  const title = error instanceof Refused ? "This client may not use the console" : "Waiting for the gateway";
+  const refused = error instanceof Refused;
+  const title = refused ? "This client may not use the console" : "Waiting for the gateway";
   state("bad", title);
   render(
     html`<div class="dead">
       <h1>${title}</h1>
-      <p>${error.message}</p>
+      ${refused ? html`<p>${error.message}</p>` : nothing}
     </div>`,
     $("main"),
   );

@@ -1,19 +1,24 @@
-// The message browser of a queue: waiting messages, a page at a time, and the chosen ones.  Looking removes nothing.
+// The messages of a queue that wait, and of a topic that keeps them: a page at a time.  Looking removes nothing; those
+// of a queue can be selected, for what an operator does with them.
 
 import { get } from "./api.js";
 import { sheet } from "./ask.js";
-import { clock, count, date, many, octets } from "./format.js";
+import { age, clock, count, date, many, octets } from "./format.js";
 import { html, live, nothing, repeat } from "./html.js";
-import { moveSome, redriveSome, removeSome } from "./operations.js";
-import { card, empty, facts, failure, headers, loading } from "./parts.js";
+import { fetched, marks, preview, whole, why } from "./message.js";
+import { called } from "./names.js";
+import { moveSome, requeueSome, removeSome } from "./operations.js";
+import { card, empty, failure, loading } from "./parts.js";
 import { poll } from "./poll.js";
 import { go } from "./router.js";
-import { announce, notice } from "./say.js";
+import { announce } from "./say.js";
+import { term } from "./tips.js";
+import { MEANS } from "./words.js";
 
 const EVERY = 3000;
-const SIZE = 50;
+const PAGE = 50;
 
-/** The part of the page of a queue; the address has `selector` and `offset`. */
+/** The part of the page of a queue or a stream; the address has `selector` and `offset`. */
 export class Messages {
   constructor(destination, query, changed) {
     this.destination = destination;
@@ -25,7 +30,7 @@ export class Messages {
     this.polling = null;
   }
 
-  /** From when on it is known to be a queue. */
+  /** From when on it is known to have messages. */
   begin() {
     this.polling ??= poll(
       (signal) => this.ask(signal),
@@ -52,7 +57,7 @@ export class Messages {
   async ask(signal) {
     const asked = this.query;
     const [selector, offset] = [asked.get("selector"), asked.get("offset")];
-    const answer = await get("messages", { destination: this.destination, limit: SIZE, selector, offset }, signal);
+    const answer = await get("messages", { destination: this.destination, limit: PAGE, selector, offset }, signal);
     if (asked !== this.query) return;
     Object.assign(this, { answer, error: null });
     const there = new Set(answer.messages.map((each) => each.id));
@@ -74,8 +79,13 @@ export class Messages {
   choose(id, on) {
     if (on) this.chosen.add(id);
     else this.chosen.delete(id);
-    announce(`${this.chosen.size} chosen`);
+    announce(`${this.chosen.size} selected`);
     this.changed();
+  }
+
+  /** The selector of what is shown. */
+  get selector() {
+    return this.query.get("selector") ?? "";
   }
 
   async did(action) {
@@ -87,19 +97,22 @@ export class Messages {
 
   // --- what it looks like
 
-  view(row) {
+  /** `beside`: what can be done to all of them. */
+  view(row, beside) {
     const submit = (event) => {
       event.preventDefault();
       this.set({ selector: new FormData(event.target).get("selector").trim() });
     };
+    const filter = html`<form class="fields" role="search" aria-label="Filter messages" @submit=${submit}>
+      <label class="wide">Selector ${this.field()}</label>
+      <button type="submit">Filter</button>
+    </form>`;
     const content = html`<div class="stack">
-      <form class="fields" role="search" aria-label="Filter messages" @submit=${submit}>
-        <label class="wide">Selector ${this.field()}</label>
-        <button type="submit">Filter</button>
-      </form>
+      ${row.kind === "queue" ? filter : nothing}
       ${this.error ? failure("The messages cannot be shown.", this.error) : this.content(row)}
     </div>`;
-    return card("messages-title", "Messages", content);
+    const title = row.kind === "queue" ? (row.dead_letters ? "Dead letters" : "Messages") : "Messages that the topic keeps";
+    return card("messages-title", title, content, beside);
   }
 
   field() {
@@ -116,36 +129,31 @@ export class Messages {
   content(row) {
     if (!this.answer) return loading;
     const { messages, total, offset, limit, next } = this.answer;
-    const dated = messages.some((each) => each.sent !== null); // known where the gateway keeps a record alone
-    if (!messages.length) {
-      const asked = this.query.get("selector");
-      const none = asked ? "No waiting message matches the selector" : "No waiting messages";
-      const elsewhere = row.unacknowledged ? `${many(row.unacknowledged, "message")} at consumers, without ACK.` : "";
-      return empty(none, elsewhere);
-    }
+    if (!messages.length) return this.none(row);
     const turn = (to, word) =>
       html`<button type="button" ?disabled=${to < 0 || to >= total} @click=${() => this.set({ offset: to || "" })}>
         ${word}
       </button>`;
-    return html`${this.bar(row)}
+    const columns = columnsOf(row, messages);
+    const choice = row.kind === "queue";
+    const open = (message) => this.open(message, row);
+    return html`${choice ? this.bar(row) : nothing}
       <div class="scroll" role="region" aria-label="Table of messages" tabindex="0">
         <table>
           <thead>
             <tr>
-              <th scope="col">${this.all(messages)}</th>
-              <th scope="col">Message</th>
-              ${row.dead_letters ? graveHeads : nothing} ${dated ? arrivedHead : nothing}
-              <th scope="col" class="number">Size</th>
-              <th scope="col" class="number p3">Prio.</th>
-              <th scope="col" class="number p2">Deliveries</th>
-              <th scope="col" class="p3">Body</th>
+              ${choice ? html`<th scope="col">${this.all(messages)}</th>` : nothing}
+              ${columns.map(({ label, classes, tip }) => html`<th scope="col" class=${classes}>${term(label, tip)}</th>`)}
             </tr>
           </thead>
           <tbody>
             ${repeat(
               messages,
               (each) => each.id,
-              (each) => this.row(each, row, dated),
+              (each) =>
+                html`<tr class=${this.chosen.has(each.id) ? "chosen" : ""}>
+                  ${choice ? html`<td>${this.box(each.id)}</td>` : nothing} ${columns.map((column) => column.cell(each, open))}
+                </tr>`,
             )}
           </tbody>
         </table>
@@ -156,67 +164,64 @@ export class Messages {
       </div>`;
   }
 
+  none(row) {
+    if (row.kind !== "queue") return empty("No messages", "The topic keeps the next ones for later subscribers.");
+    const title = this.selector ? "No waiting message matches the selector" : "No waiting messages";
+    const at = `${many(row.unacknowledged, "message")} at consumers, unacknowledged.`;
+    return empty(title, row.unacknowledged ? at : "");
+  }
+
   all(messages) {
     const every = messages.every((each) => this.chosen.has(each.id));
     const change = (event) => {
       for (const { id } of messages) event.target.checked ? this.chosen.add(id) : this.chosen.delete(id);
-      announce(`${this.chosen.size} chosen`);
+      announce(`${this.chosen.size} selected`);
       this.changed();
     };
     return html`<input
       type="checkbox"
-      aria-label="Choose all on this page"
+      aria-label="Select all on this page"
       .checked=${live(every)}
       @change=${change}
     />`;
   }
 
-  row(message, row, dated) {
-    const { id, dead_letter: letter } = message;
-    const mark = this.chosen.has(id);
-    return html`<tr class=${mark ? "chosen" : ""}>
-      <td>
-        <input
-          type="checkbox"
-          aria-label="Choose ${id}"
-          .checked=${live(mark)}
-          @change=${(event) => this.choose(id, event.target.checked)}
-        />
-      </td>
-      <th scope="row" class="name">
-        <div class="badges">
-          <button type="button" class="plain link mono" @click=${() => this.open(message, row)}>${id}</button>
-          ${marks(message)}
-        </div>
-        <span class="below mono">${preview(message)}</span>
-      </th>
-      ${row.dead_letters ? grave(letter) : nothing}
-      ${dated ? html`<td class="p2" title=${date(message.sent)}>${clock(message.sent)}</td>` : nothing}
-      <td class="number">${octets(message.size)}</td>
-      <td class="number p3">${message.priority}</td>
-      <td class="number p2">${count(message.deliveries)}</td>
-      <td class="p3"><span class="clip mono">${preview(message)}</span></td>
-    </tr>`;
+  box(id) {
+    return html`<input
+      type="checkbox"
+      aria-label="Select ${id}"
+      .checked=${live(this.chosen.has(id))}
+      @change=${(event) => this.choose(id, event.target.checked)}
+    />`;
   }
 
   bar(row) {
-    const ids = [...this.chosen];
-    return html`<div class="paging" role="group" aria-label="Chosen messages">
-      <strong class="count">${this.chosen.size} chosen</strong>${this.buttons(row, ids, (action) => this.did(action))}
+    const some = this.answer.messages.filter((each) => this.chosen.has(each.id));
+    const none = html`<span class="quiet count">Select messages to ${row.dead_letters ? "requeue, " : ""}move or delete them.</span>`;
+    return html`<div class="paging bar" role="group" aria-label="Selected messages">
+      ${
+        some.length
+          ? html`<strong class="count">${some.length} selected</strong>${this.buttons(row, some, (action) => this.did(action))}`
+          : none
+      }
     </div>`;
   }
 
-  buttons(row, ids, act) {
-    const idle = ids.length === 0;
+  buttons(row, messages, act) {
+    const ids = messages.map((each) => each.id);
     const button = (word, classes, action) =>
-      html`<button type="button" class=${classes} ?disabled=${idle} @click=${() => act(action(this.destination, ids))}>
+      html`<button
+        type="button"
+        class=${classes}
+        @click=${() => act(action(this.destination, ids, messages))}
+      >
         ${word}
       </button>`;
-    return html`${row.dead_letters ? button("Re-drive …", "main", redriveSome) : nothing}
+    return html`${row.dead_letters ? button("Requeue …", "main", requeueSome) : nothing}
     ${button("Move …", "", moveSome)} ${button("Delete …", "danger", removeSome)}`;
   }
 
-  /** All of one message; the list has the first octets of its body. */
+  /** All of one message; the list has the first bytes of its body. */
   async open(part, row) {
     let message = part;
     if (part.truncated) {
@@ -229,93 +234,67 @@ export class Messages {
         after = action;
         action.then((done) => done && close());
       };
-      return whole(message, close, this.buttons(row, [message.id], act));
+      return whole(message, close, row.kind === "queue" ? this.buttons(row, [message], act) : nothing);
     });
     return after && this.did(after);
   }
 }
 
-function marks(message) {
-  return html`${message.delayed ? html`<span class="badge wait">in back-off</span>` : nothing}
-  ${message.redelivered ? html`<span class="badge wait">redelivered</span>` : nothing}
-  ${message.dead_letter ? html`<span class="badge bad">${message.dead_letter.reason}</span>` : nothing}`;
+const cell = (classes, content) => html`<td class=${classes}>${content}</td>`;
+const column = (label, classes, content, tip) => ({
+  label,
+  classes,
+  tip,
+  cell: (message) => cell(classes, content(message)),
+});
+
+const size = (message) => octets(message.size);
+const SIZE = column("Size", "number", size);
+const BODY = column("Body", "p3", (message) => html`<span class="clip mono">${preview(message)}</span>`);
+const AGE = column("Age", "p2 number", ageOf);
+// The moment when it came into this queue: a dead letter was sent before it died, and one that was moved before it came.
+const arrived = (message) => html`<span title=${date(message.sent)}>${clock(message.sent)}</span>`;
+const ARRIVED = column("Arrived", "p2", arrived, MEANS.arrived);
+
+function ageOf({ dead_letter: letter }) {
+  return letter ? html`<span title="first failed at ${date(letter.first_at)}">${age(letter.first_at)}</span>` : "–";
 }
 
-// The API's `sent` is the moment when it came into this queue: a dead letter was sent before it died, and one that was
-// moved before it came.
-const arrivedHead = html`<th scope="col" class="p2">Arrived</th>`;
+const MESSAGE = {
+  label: "Message",
+  classes: "",
+  cell: (message, open) => header(message.id, message, open, html`<span class="badges">${marks(message)}</span>`),
+};
+/** The reason stands first: it is what one looks for in a queue of dead letters. */
+const REASON = {
+  label: "Reason",
+  classes: "",
+  cell: (message, open) =>
+    header(message.dead_letter ? why(message) : "Sent to this queue by a client", message, open, nothing),
+};
+const ATTEMPTS = column("Attempts", "number p2", (message) => count(message.dead_letter?.failures), MEANS.attempts);
+const FROM = column(
+  "Came from",
+  "name p2",
+  (message) => html`<span class="mono">${message.dead_letter ? called(message.dead_letter.source) : "–"}</span>`,
+);
 
-const graveHeads = html`<th scope="col" class="p2">From</th>
-  <th scope="col" class="p2 number">First failed</th>`;
-
-/** A message that was sent to a dead-letter queue, and not brought there, has not failed. */
-function grave(letter) {
-  return html`<td class="p2 name mono">${letter?.destination ?? "–"}</td>
-    <td class="p2 number">${date(letter?.first_at)}</td>`;
+function header(name, message, open, beside) {
+  const label = name === message.id ? nothing : `${name}, message ${message.id}`;
+  return html`<th scope="row" class="name ${name === message.id ? "" : "sentence"}">
+    <button type="button" class="plain link ${name === message.id ? "mono" : ""}" aria-label=${label} @click=${() => open(message)}>
+      ${name}
+    </button>
+    ${beside} <span class="below mono">${preview(message)}</span>
+  </th>`;
 }
 
-function preview(message) {
-  return message.body_encoding === "utf-8" ? message.body.slice(0, 200) : `${octets(message.size)} of binary data`;
-}
-
-function whole(message, close, buttons) {
-  const { dead_letter: letter } = message;
-  return html`<div class="stack">
-    ${sheetHead(message.id, close)}
-    <div class="badges">${marks(message)}</div>
-    ${letter ? death(letter) : nothing}
-    ${facts([
-      ...(message.sent === null ? [] : [["Arrived", date(message.sent)]]),
-      ["Expires", message.expires ? date(message.expires) : "never"],
-      ["Size", octets(message.size)],
-      ["Priority", message.priority],
-      ["Deliveries", count(message.deliveries)],
-    ])}
-    ${contents(message)}
-    <div class="actions">${buttons}</div>
-  </div>`;
-}
-
-/** The content of a sheet; null: there is none, which a notice says, or the page has changed meanwhile. */
-export async function fetched(path, query) {
-  const asked = location.hash;
-  try {
-    const found = await get(path, query);
-    return location.hash === asked ? found : null;
-  } catch (error) {
-    if (location.hash === asked) notice(error.message, "bad");
-    return null;
-  }
-}
-
-/** The top of a sheet. */
-export function sheetHead(title, close) {
-  return html`<div class="sheet-head">
-    <h2 class="mono">${title}</h2>
-    <button type="button" class="plain close" aria-label="Close" @click=${close}>×</button>
-  </div>`;
-}
-
-/** Headers and body of a message. */
-export function contents(message) {
-  return html`<h3>Headers</h3>
-    ${headers(Object.entries(message.headers))}
-    <h3>Body</h3>
-    ${message.body ? html`<pre class="body" tabindex="0">${message.body}</pre>` : nothing}
-    <p class="quiet">${notes(message).join(" ")}</p>`;
-}
-
-function death(letter) {
-  const first = letter.first_at ? `, first at ${date(letter.first_at)}` : "";
-  return html`<p class="message">
-    <strong>Dead letter</strong> of <code>${letter.destination}</code>: ${letter.reason},
-    ${many(letter.failures, "failure")}${first}
-  </p>`;
-}
-
-function notes({ body, body_encoding: encoding, truncated }) {
-  const found = body ? [] : ["The body is empty."];
-  if (encoding === "base64") found.push("The body is not text, and is shown as base64.");
-  if (truncated) found.push("Only the beginning is shown.");
-  return found;
+/** Without a record the gateway does not know when a message came. */
+function columnsOf(row, messages) {
+  const dated = messages.some((each) => each.sent !== null) ? [ARRIVED] : [];
+  if (row.dead_letters) return [REASON, AGE, FROM, ATTEMPTS, column("Size", "number p2", size), BODY];
+  if (row.kind !== "queue") return [MESSAGE, ...dated, SIZE, BODY];
+  const priority = column("Priority", "number p3", (message) => message.priority);
+  const deliveries = column("Deliveries", "number p2", (message) => count(message.deliveries));
+  return [MESSAGE, ...dated, SIZE, priority, deliveries, BODY];
 }

@@ -1,19 +1,29 @@
 // Operations on messages: each asks first, says what will happen, and tells how it ended.
 
-import { post, remove } from "./api.js";
+import { get, post, remove } from "./api.js";
 import { ask } from "./ask.js";
-import { many } from "./format.js";
+import { count, many } from "./format.js";
 import { html, nothing } from "./html.js";
+import { called } from "./names.js";
 import { attempt, notice } from "./say.js";
 
 const target = html`<label
   >To the destination
   <input class="mono" name="target" required placeholder="/queue/name" autocapitalize="off" spellcheck="false"
 /></label>`;
-const selection = html`<label
-  >Only messages that match this selector (empty: all)
-  <input class="mono" name="selector" placeholder="JMSPriority > 4" autocapitalize="off" spellcheck="false"
-/></label>`;
+const created = html`<p class="quiet">A queue that does not exist is created, so check the name.</p>`;
+const selection = (given) =>
+  html`<label
+    >Only messages that match this selector (empty: all)
+    <input
+      class="mono"
+      name="selector"
+      value=${given}
+      placeholder="JMSPriority > 4"
+      autocapitalize="off"
+      spellcheck="false"
+  /></label>`;
+const held = (row) => many(row.waiting + row.delayed, "message");
 
 /** What was refused, one by one, is worth reading; it is said with the first reason. */
 function outcome(number, word, { refused, stopped }) {
@@ -27,41 +37,97 @@ const chosen = (fields) => (fields.selector?.trim() ? { selector: fields.selecto
 /** A selector that takes nothing is most likely not what was meant. */
 const unmatched = (destination, selector) => `No message that waits in ${destination} matches the selector ${selector}`;
 
-export async function purge(destination) {
+/** `selector`: the one that the page shows, so that what is seen is what goes. */
+export async function purge(row, selector) {
+  const destination = row.name;
   const fields = await ask({
     title: "Purge",
-    text: html`<p>Messages that wait in <code>${destination}</code> are deleted. This cannot be undone.</p>`,
-    fields: selection,
+    text: html`<p>
+      ${row.waiting + row.delayed === 1 ? "One message waits" : `${held(row)} wait`} in <code>${row.title}</code>, and
+      are deleted. This cannot be undone.
+    </p>`,
+    fields: selection(selector),
     yes: "Delete them",
     danger: true,
   });
   if (!fields) return false;
-  const { selector } = chosen(fields);
+  const asked = chosen(fields).selector;
   return attempt(
-    () => post("queues/purge", { destination, selector }),
-    ({ purged }) => (selector && !purged ? unmatched(destination, selector) : `${many(purged, "message")} deleted`),
+    () => post("queues/purge", { destination, selector: asked }),
+    ({ purged }) => (asked && !purged ? unmatched(row.title, asked) : `${many(purged, "message")} deleted`),
   );
 }
 
-export async function moveAll(source) {
+export async function moveAll(row, selector) {
   const fields = await ask({
     title: "Move messages",
-    text: html`<p>Messages that wait in <code>${source}</code> move to another destination, in their order.</p>`,
-    fields: html`${target}${selection}`,
+    text: html`<p>
+      The messages that wait in <code>${row.title}</code> (${count(row.waiting + row.delayed)}) move to another
+      destination, in their order.
+    </p>`,
+    fields: html`${target}${created}${selection(selector)}`,
     yes: "Move them",
   });
-  return fields && move({ source, target: fields.target.trim(), ...chosen(fields) });
+  return fields && move({ source: row.name, target: fields.target.trim(), ...chosen(fields) });
 }
 
-export async function redriveAll(destination) {
+export async function requeueAll({ name: destination }) {
+  let plan;
+  try {
+    plan = await get("queues/redrive", { destination });
+  } catch (error) {
+    notice(error.message, "bad");
+    return false;
+  }
+  return requeue({ destination }, plan);
+}
+
+/** The same for some of them; their rows say where each came from. */
+export function requeueSome(destination, ids, messages) {
+  const targets = {};
+  for (const { dead_letter: letter } of messages) {
+    if (!letter) continue;
+    // Nothing can be sent to a pattern: what died at its subscriber goes to its own topic.
+    const to = /[*#]/.test(letter.source) ? letter.destination : letter.source;
+    targets[to] = (targets[to] ?? 0) + 1;
+  }
+  const others = messages.filter((each) => !each.dead_letter).length;
+  const why = "it is no dead letter of this server, so its source is not known; move it instead";
+  return requeue({ destination, ids }, { targets, refusals: others, refused: [{ error: why }] });
+}
+
+/** Where dead letters would go, and then there. */
+async function requeue(body, { targets, refusals, refused }) {
+  const goes = Object.entries(targets);
+  const all = goes.reduce((sum, [, number]) => sum + number, 0);
+  if (!all) {
+    notice(refusals ? `Nothing can be requeued: ${refused[0].error}` : "No dead letter waits here", "bad");
+    return false;
+  }
   const fields = await ask({
-    title: "Re-drive dead letters",
-    text: html`<p>
-      All dead letters in <code>${destination}</code> go back to where they came from, with a fresh count of failures.
-    </p>`,
-    yes: "Re-drive them",
+    title: `Requeue ${many(all, "dead letter")}`,
+    text: html`<p>They go back to where they came from, with a fresh count of failures:</p>
+      <table class="preview">
+        <tbody>
+          ${goes.map(
+            ([name, number]) =>
+              html`<tr>
+                <td class="number">${count(number)}</td>
+                <th scope="row" class="mono" title=${name}>→ ${called(name)}</th>
+              </tr>`,
+          )}
+        </tbody>
+      </table>
+      ${refusals ? html`<p class="message">${many(refusals, "message")} will stay here: ${refused[0].error}</p>` : nothing}`,
+    yes: "Requeue",
   });
-  return fields && redrive({ destination });
+  return (
+    fields &&
+    attempt(
+      () => post("queues/redrive", body),
+      (answer) => outcome(answer.redriven, "requeued", answer),
+    )
+  );
 }
 
 const move = (body) =>
@@ -72,12 +138,6 @@ const move = (body) =>
       return body.selector && !found ? unmatched(body.source, body.selector) : outcome(answer.moved, "moved", answer);
     },
   );
-const redrive = (body) =>
-  attempt(
-    () => post("queues/redrive", body),
-    (answer) => outcome(answer.redriven, "re-driven", answer),
-  );
-
 export async function removeSome(destination, ids) {
   const fields = await ask({
     title: `Delete ${many(ids.length, "message")}`,
@@ -100,19 +160,10 @@ export async function moveSome(source, ids) {
   const fields = await ask({
     title: `Move ${many(ids.length, "message")}`,
     text: nothing,
-    fields: target,
+    fields: html`${target}${created}`,
     yes: "Move",
   });
   return fields && move({ source, target: fields.target.trim(), ids });
-}
-
-export async function redriveSome(destination, ids) {
-  const fields = await ask({
-    title: `Re-drive ${many(ids.length, "message")}`,
-    text: html`<p>Back to where ${ids.length === 1 ? "it" : "each"} came from, with a fresh count of failures.</p>`,
-    yes: "Re-drive",
-  });
-  return fields && redrive({ destination, ids });
 }
 
 export async function removeScheduled(id, destination) {
@@ -126,8 +177,9 @@ export async function removeScheduled(id, destination) {
 }
 
 export async function removeAllScheduled(destination) {
+  const { total } = await get("scheduled", { destination, limit: 1 });
   const fields = await ask({
-    title: "Delete scheduled messages",
+    title: `Delete ${many(total, "scheduled message")}`,
     text: html`<p>
       All messages that are scheduled for <code>${destination}</code> are deleted. This cannot be undone.
     </p>`,

@@ -1,14 +1,15 @@
 // Templates that many pages have: facts, and what stands where there is nothing to show.
 
 import { html, nothing } from "./html.js";
+import { term } from "./tips.js";
 
-/** Names and values, side by side. */
+/** Names and values, side by side; a third is what the name means. */
 export function facts(pairs, classes = "facts") {
   return html`<dl class=${classes}>
     ${pairs.map(
-      ([name, value]) =>
+      ([name, value, tip]) =>
         html`<div>
-          <dt>${name}</dt>
+          <dt>${term(name, tip)}</dt>
           <dd>${value}</dd>
         </div>`,
     )}
@@ -47,4 +48,14 @@ export function empty(title, text = nothing) {
 export function failure(title, error) {
   if (!error) return nothing;
   return html`<p class="message bad" role="alert"><strong>${title}</strong> ${error.message}</p>`;
+}
+
+/** One of a few, side by side. */
+export function switcher(names, chosen, choose) {
+  return html`<div class="switch" role="group">
+    ${names.map(
+      (each) =>
+        html`<button type="button" aria-pressed=${String(each === chosen)} @click=${() => choose(each)}>${each}</button>`,
+    )}
+  </div>`;
 }

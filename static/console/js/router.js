@@ -4,6 +4,7 @@
 import { dismiss } from "./ask.js";
 
 const START = "overview";
+const NOWHERE = "nowhere"; // the page that says that there is none of that name
 
 let pages = {};
 let shown = null; // { name, page }
@@ -35,7 +36,7 @@ export function go(name, query, replace = false) {
 
 /**
  * Begin.
- * @param all name -> { title, mount(root, query) -> { update?(query), leave?() } }
+ * @param all name -> { title, mount(root, query) -> { update?(query), leave?() } }; "nowhere" is for all other names
  * @param told is told which page is shown
  */
 export function start(all, told) {
@@ -57,7 +58,7 @@ export function again() {
 
 function show() {
   const { name, query } = place();
-  const known = pages[name] ? name : START;
+  const known = Object.hasOwn(pages, name) ? name : NOWHERE;
   if (shown?.name === known && shown.page.update) return shown.page.update(query);
   const moved = shown !== null;
   shown?.page.leave?.();

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker.admin.messages import Busy, Unknown
+from gateway.broker.admin.messages import Busy, Page, RedrivePlan, Unknown
 from gateway.broker.admin.scan import SLICE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.message import Message
@@ -15,6 +15,8 @@ from ..client import Scene
 from ..conftest import Stage, small
 from ..durable import P
 from ..recorder import recorded
+from ..topic.logged import BOTH, LOG, T, log_of, write
+from ..topic.logged import fill as log
 from .operators import Operator, fill, texts
 
 DURABLE = {"durable": "true"}
@@ -297,3 +299,67 @@ class TestStored:
         scene.vault.write(batch)
         assert [outcome.done for outcome in operator.told] == [3]
         assert not scene.crash().broker.destinations
+
+
+@BOTH
+@small(tail_messages=2, listed_bytes=1_200, listed_refusals=1)
+class TestStreams:
+    """The messages that a topic keeps, the newest first: from memory, and those before them from the store."""
+
+    def test_pages(self, stage: Stage, stored: bool) -> None:
+        operator = Operator(stage(LOG, stored=stored))
+        log(operator.scene, 7)
+        first = operator.browse(T, limit=3)
+        assert [(row["body"], row["delayed"], row["deliveries"]) for row in first.messages] == [
+            (str(number), False, 0) for number in (6, 5, 4)
+        ]
+        now = operator.scene.broker.registry.streams.now()
+        assert (first.total, first.next, first.messages[0]["sent"]) == (7, 3, now)
+        pages = [first]
+        while (place := pages[-1].next) is not None:
+            pages.append(operator.browse("/exchange/amq.topic/a", place, 3))
+        assert [row["body"] for page in pages for row in page.messages] == texts(*range(6, -1, -1))
+        assert operator.browse(T, 7) == Page([], 7, None)
+        for row in first.messages + pages[-1].messages:
+            found = operator.find(T, str(row["id"]))
+            assert found is not None
+            assert found["body"] == row["body"]
+        assert operator.find(T, "x-1") is None
+        with pytest.raises(NotAllowed, match="a stream has no selector here"):
+            operator.browse(T, selector="n = 1")
+        large = operator.scene.connect()
+        for _ in range(2):
+            large.publish(T, b"x" * 2_000)
+        assert (len(operator.browse(T).messages), operator.browse(T).next) == (1, 1)
+
+    def test_what_goes_meanwhile(self, stage: Stage, stored: bool) -> None:
+        operator = Operator(stage(LOG, stored=stored))
+        scene = log(operator.scene, 4).scene
+        operator.administration.browse(T, 0, 9, "", operator.pages.append).cancel()
+        operator.administration.browse(T, 0, 9, "", operator.pages.append)
+        scene.settle()
+        log_of(scene).drop_first()
+        write(scene)
+        (page,) = operator.pages
+        assert [row["body"] for row in page.messages][:3] == texts(3, 2, 1)
+
+
+@small(listed_refusals=1)
+def test_where_dead_letters_would_go(operator: Operator) -> None:
+    scene = operator.scene
+    plans: list[RedrivePlan] = []
+    for name in ("a", "b"):
+        client = fill(scene, 2, name)
+        client.subscribe(name, name, ack="client-individual")
+        for message in client.messages():
+            client.nack(message, requeue="false")
+        client.unsubscribe(name)
+    operator.move("dlq.b", "dlq.a")
+    for _ in range(2):
+        client.publish("dlq.a", b"not a dead letter")
+    operator.administration.plan_redrive("dlq.a", plans.append).cancel()
+    plan = operator.administration.plan_redrive("dlq.a", plans.append)
+    scene.settle()
+    assert plans == [plan]
+    assert (plan.targets, plan.refusals, len(plan.refused)) == ({"/queue/a": 2, "/queue/b": 2}, 2, 1)
+    assert len(operator.ids("dlq.a")) == 6

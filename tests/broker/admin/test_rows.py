@@ -74,6 +74,7 @@ class TestSubscriptions:
         assert rows.of_subscription(subscription) == {
             "session": client.session.id,
             "login": "ann",
+            "client_id": "",
             "id": "7",
             "destination": "a",
             "target": "/queue/a",
@@ -133,7 +134,12 @@ class TestDestinations:
             ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, nbytes),
         ]
         plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
-        assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
+        counted = {"published": (0, 3, 2), "delivered": (0, 3, 0)}
+        found = destinations(scene)
+        assert [{key: row[key] for key in (*names, *plain)} for row in found] == [
+            dict(zip(names, row, strict=True)) | plain for row in expected
+        ]
+        assert {key: tuple(row[key] for row in found) for key in counted} == counted
         queue, topic = scene.broker.destinations["/queue/b"], scene.broker.destinations["/topic/a"]
         assert (rows.groups_of(queue), rows.groups_of(topic)) == (0, None)
         for group in "ggh":
@@ -171,6 +177,31 @@ class TestDestinations:
             "/topic/t": (False, 0),
         }
 
+    def test_names_for_people_and_the_subscribers_behind_a_topic(self) -> None:
+        scene = Scene()  # durable subscriptions are left
+        ann = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\nclient-id:desk\n\n\0")
+        ann.subscribe("/topic/a.*", "led", durable="true")
+        ann.subscribe("/topic/a.b", "1", **{"activemq.subscriptionName": "stock"})
+        ann.subscribe("/topic/a.b", "2", **{"x-queue-name": "shared"})
+        scene.connect().subscribe("/topic/a.b", "of anonymous", durable="true")
+        ann.subscribe("/topic/a.#", "3")
+        ann.subscribe("/queue/a", "4")
+        registry = scene.broker.registry
+        every = {rows.title_of(registry, target): target for target in rows.every_destination(scene.broker)}
+        durable = ["ann: /topic/a.*", "stock: /topic/a.b", "shared: /topic/a.b", "of anonymous: /topic/a.b"]
+        assert set(every) == {"/queue/a", "/topic/a.b", "/topic/a.*", "/topic/a.#", *durable}
+        found = [rows.durable_of(registry, every[name]) for name in ["/queue/a", *durable]]
+        led = {"topic": "/topic/a.*", "login": "ann", "client_id": "", "name": "led", "shared": False}
+        stock = {"topic": "/topic/a.b", "login": "ann", "client_id": "desk", "name": "stock", "shared": False}
+        shared = {"topic": "/topic/a.b", "login": "", "client_id": "", "name": "shared", "shared": True}
+        assert found[:4] == [None, led, stock, shared]
+        topic = every["/topic/a.b"]
+        patterns = rows.patterns_of(registry, topic)
+        assert [each.name for each in patterns] == ["/topic/a.*", "/topic/a.#"]
+        assert len(rows.durable_subscriptions_of(topic, patterns)) == 4
+        assert rows.durable_subscriptions_of(every["/queue/a"], []) == []
+        assert [rows.patterns_of(registry, every[name]) for name in ("/queue/a", "/topic/a.#")] == [[], []]
+
     def test_states(self, stage: Stage) -> None:
         policies: dict[str, dict[str, object]] = {
             "/queue/full": {"max_messages": 1, "dead_letter": "/queue/grave"},
@@ -201,7 +232,26 @@ class TestDestinations:
             "full": {"/queue/full"},
             "no-consumer": {"/queue/full", "/queue/dlq.x", "/queue/grave"},
             "dead-letters": {"/queue/dlq.x", "/queue/grave"},
+            "losing": set(),
+            "lost": set(),
+            "conflated": set(),
         }
+
+    def test_what_was_lost(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST}})
+        client = scene.connect()
+        client.publish("a")
+        client.publish("a")
+        queue = scene.broker.destinations["/queue/a"]
+        found = destination(scene, "/queue/a")
+        assert (found["dropped"], found["lost"], found["losing"], found["lost_age"]) == (1, 1, False, None)
+        queue.tally.look(scene.now + 5)
+        queue.tally.look(scene.now + 12.04)
+        found = destination(scene, "/queue/a")
+        assert (found["lost_rate"], found["losing"], found["lost_age"]) == (0.0, True, 7.0)
+        assert rows.drops_of(queue) == {"queue-full": 1}
+        for state in ("losing", "lost"):
+            assert rows.DESTINATION_STATES[state](queue)
 
     def test_the_policy_in_force(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumerAction.CONFLATE}})

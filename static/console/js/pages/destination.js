@@ -3,20 +3,37 @@
 // An empty queue without consumers does not exist any more: its page says so until there is one of that name again.
 
 import { get } from "../api.js";
-import { count, octets } from "../format.js";
+import { Chart } from "../chart.js";
+import { copyButton } from "../copy.js";
+import { count, octets, short } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
+import { lossNotice, storedBadge } from "../losses.js";
+import { Messages } from "../messages.js";
+import { destinationLink, isHidden, whose } from "../names.js";
+import { moveAll, purge, requeueAll } from "../operations.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
+import { meaning } from "../policy.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { Messages } from "../messages.js";
-import { moveAll, purge, redriveAll } from "../operations.js";
-import { meaning } from "../policy.js";
-import { badges, oldest } from "./destinations.js";
+import { MEANS } from "../words.js";
+import { badges, oldest, subscribersOf } from "./destinations.js";
 import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
 const SELDOM = 10_000; // the gateway looks through all scheduled messages, of all destinations
+const [POINTS, STEP] = [60, 5]; // of the rates, and seconds between two of them
+const CHART = {
+  title: "Messages per second, the last five minutes",
+  format: (value) => `${short(value)}/s`,
+  height: 190,
+  lines: [
+    { key: "delivered", label: "out", colour: 2 },
+    { key: "published", label: "in", colour: 1, fill: true },
+    { key: "acknowledged", label: "acknowledged", colour: 3, dash: true },
+    { key: "lost", label: "lost", colour: 6 },
+  ],
+};
 
 export const destination = {
   title: "Destination",
@@ -35,6 +52,8 @@ class Destination {
     this.error = null;
     this.gone = false;
     this.scheduled = null; // how many are still to come; null: not known
+    this.figure = document.createElement("figure");
+    this.chart = null; // drawn with the first answer
     this.messages = new Messages(this.name, query, () => this.draw());
     this.polling = poll(
       (signal) => this.ask(signal),
@@ -55,6 +74,7 @@ class Destination {
     this.polling.stop();
     this.counting.stop();
     this.messages.leave();
+    this.chart?.leave();
   }
 
   async ask(signal) {
@@ -62,7 +82,7 @@ class Destination {
     this.answer = await get("destination", { name: this.name }, signal);
     this.error = null;
     this.gone = false;
-    if (this.answer.kind === "queue") this.messages.begin();
+    if (this.answer.kind === "queue" || this.answer.log) this.messages.begin();
     this.draw();
   }
 
@@ -95,15 +115,25 @@ class Destination {
   }
 
   draw() {
+    const row = this.answer;
+    if (row) this.plot(row);
     render(
       html`<div class="page-head">
           <a class="back" href=${link("destinations")}>All destinations</a>
-          <h1 class="mono">${this.name}</h1>
-          ${this.answer ? badges(this.answer) : nothing} ${this.answer ? this.actions(this.answer) : nothing}
+          <h1 class="mono">${row?.title ?? this.name}</h1>
+          ${copyButton(this.name, "the name")} ${row ? badges(row) : nothing} ${row ? this.actions(row) : nothing}
+          ${row?.durable_subscription ? html`<p class="quiet back">${this.behind(row.durable_subscription)}</p>` : nothing}
         </div>
         ${failure("The destination cannot be shown.", this.error)} ${this.content()}`,
       this.root,
     );
+  }
+
+  /** What a durable subscription is one of. */
+  behind(durable) {
+    return html`${whose(durable)}, filled by
+      <a class="mono" href=${link("destination", { name: durable.topic })}>${durable.topic}</a>; the gateway calls it
+      <span class="mono">${this.name}</span>`;
   }
 
   content() {
@@ -113,28 +143,38 @@ class Destination {
   }
 
   actions(row) {
-    const queue = row.kind === "queue";
+    return html`<div class="actions">
+      ${row.kind === "pattern" || isHidden(row) ? nothing : this.later("button")}
+      ${
+        isHidden(row) || row.kind === "pattern"
+          ? nothing
+          : html`<a class="button" href=${link("playground", { destination: this.name })}>Publish …</a>`
+      }
+    </div>`;
+  }
+
+  /** What is done to all messages stands where the messages are, and what cannot be undone at the end. */
+  operations(row) {
     const idle = row.waiting + row.delayed === 0;
-    const button = (word, act, danger) =>
+    const button = (word, act, classes) =>
       html`<button
         type="button"
-        class=${danger ? "danger" : ""}
+        class=${classes}
         ?disabled=${idle}
-        @click=${() => this.did(act(this.name))}
+        @click=${() => this.did(act(row, this.messages.selector))}
       >
         ${word}
       </button>`;
     return html`<div class="actions">
-      ${row.kind === "pattern" ? nothing : this.later("button")}
-      <a class="button" href=${link("playground", { destination: this.name })}>Publish …</a>
-      ${queue && row.dead_letters ? button("Re-drive all …", redriveAll, false) : nothing}
-      ${queue ? html`${button("Move all …", moveAll, false)} ${button("Purge …", purge, true)}` : nothing}
+      ${row.dead_letters ? button("Requeue dead letters …", requeueAll, "main") : nothing}
+      ${button("Move all …", moveAll, "")} ${button("Purge …", purge, "danger")}
     </div>`;
   }
 
   /** What comes later, and where it is listed. */
   later(classes) {
-    const words = this.scheduled === null ? "Scheduled" : `${count(this.scheduled)} scheduled`;
+    if (!this.scheduled) return nothing;
+    const words = `${count(this.scheduled)} scheduled`;
     return html`<a class=${classes} href=${link("scheduled", { destination: this.name, sort: "due" })}>${words}</a>`;
   }
 
@@ -147,35 +187,103 @@ class Destination {
     </div>`;
   }
 
+  plot({ series }) {
+    this.chart ??= new Chart(this.figure, CHART);
+    const { at, step } = series ?? { at: Date.now() / 1000, step: STEP };
+    const values = series?.published ?? [];
+    const times = Array.from({ length: POINTS }, (_, place) => at - (POINTS - 1 - place) * step);
+    const idle = Array(POINTS - values.length).fill(0); // before its first value
+    this.chart.set(
+      times,
+      CHART.lines.map(({ key }) => [...idle, ...(series?.[key] ?? [])]),
+    );
+  }
+
   parts(row) {
     const policy = Object.entries(row.policy ?? {});
-    const key = (each) => `${each.session} ${each.id} ${each.durable}`;
-    const consumers = row.subscription_list?.length
-      ? table("Consumers", columnsWithout("destination"), row.subscription_list, key)
-      : empty("No consumers");
-    return html`${facts(numbers(row), "facts card")} ${row.kind === "queue" ? this.messages.view(row) : nothing}
-    ${card("consumers-title", "Consumers", consumers)}
+    const shows = row.kind === "queue" || row.log;
+    return html`${lossNotice(row)}
+    <div class="columns even">
+      <div class="card stack">${facts(numbers(row))}<hr />${facts(rates(row))}</div>
+      ${this.figure}
+    </div>
+    ${shows ? this.messages.view(row, row.kind === "queue" ? this.operations(row) : nothing) : nothing}
+    ${row.kind === "queue" ? consumers(row) : subscribers(row)}
     ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode(row)))) : nothing}`;
   }
 }
 
-function numbers(row) {
-  const { log } = row;
-  return [
-    ["Waiting", count(row.waiting)],
-    ["Oldest", oldest(row)],
-    ["Without ACK", count(row.unacknowledged)],
-    ["In back-off", count(row.delayed)],
-    ["Size", octets(row.octets)],
-    ["Stored", count(row.stored)],
-    ["Consumers", count(row.subscriptions)],
-    ...(log
-      ? [
-          ["Kept for replay", count(log.messages)],
-          ["Bytes for replay", octets(log.octets)],
-        ]
-      : []),
+const perSecond = (row, key) => html`${short(row[`${key}_rate`])}/s <span class="quiet">${short(row[key])} in all</span>`;
+
+function rates(row) {
+  const found = [
+    ["In", perSecond(row, "published"), MEANS.published],
+    ["Out", perSecond(row, "delivered"), MEANS.delivered],
+    ["Acknowledged", perSecond(row, "acknowledged"), MEANS.acknowledged],
   ];
+  const names = { dropped: "Dropped", dead_lettered: "Dead letters", expired: "Expired", conflated: "Conflated" };
+  for (const [key, name] of Object.entries(names)) {
+    if (row[key] || key === "dropped") found.push([name, perSecond(row, key), MEANS[key]]);
+  }
+  return found;
+}
+
+/** A topic has nothing that waits, but perhaps a stream. */
+function numbers(row) {
+  if (row.kind !== "queue") {
+    const stream = [
+      ["Kept messages", count(row.log?.messages), MEANS.kept],
+      ["Size of the kept", octets(row.log?.octets), MEANS.kept_size],
+    ];
+    return [
+      ["Subscribers", count(subscribersOf(row)), MEANS.subscribers],
+      ["By a pattern", count(row.pattern_subscriptions)],
+      ["Durable", count(row.durable_subscriptions)],
+      ["Unacknowledged", count(row.unacknowledged), MEANS.unacknowledged],
+      ...(row.log ? stream : []),
+    ];
+  }
+  return [
+    ["Waiting", count(row.waiting), MEANS.waiting],
+    ["Oldest", oldest(row), MEANS.oldest],
+    ["Unacknowledged", count(row.unacknowledged), MEANS.unacknowledged],
+    ["In back-off", count(row.delayed), MEANS.delayed],
+    ["Size", octets(row.octets), MEANS.size],
+    ["Stored", `${count(row.stored)} of ${count(row.waiting + row.delayed + row.unacknowledged)}`, MEANS.stored],
+    ["Consumers", count(row.subscriptions), MEANS.consumers],
+  ];
+}
+
+const keyOf = (each) => `${each.session} ${each.id} ${each.durable}`;
+const listOf = (label, all, columns = columnsWithout("destination")) => table(`Table of ${label}`, columns, all, keyOf);
+
+function consumers({ subscription_list: all }) {
+  return card("consumers-title", "Consumers", all.length ? listOf("consumers", all) : empty("No consumers"));
+}
+
+const DURABLE = [
+  { key: "name", label: "Subscription", header: true, cell: destinationLink },
+  { key: "waiting", label: "Waiting", tip: MEANS.waiting, number: true, cell: (row) => count(row.waiting) },
+  { key: "stored", label: "Stored", tip: MEANS.stored, hide: 2, cell: storedBadge },
+  { key: "subscriptions", label: "Consumers", number: true, cell: (row) => count(row.subscriptions) },
+];
+
+/** Of a topic: its own, those of patterns, and durable ones, which are queues that it fills. */
+function subscribers(row) {
+  const { subscription_list: own, pattern_subscription_list: others, durable_subscription_list: durable } = row;
+  const none = row.kind === "topic" && row.log ? "Later subscribers get the messages that it keeps." : nothing;
+  const content = html`<div class="stack">
+    ${own.length || others.length || durable.length ? nothing : empty("No subscribers", none)}
+    ${own.length ? listOf("subscribers", own) : nothing}
+    ${others.length ? html`<h3>By a pattern</h3> ${listOf("subscribers by a pattern", others, columnsWithout())}` : nothing}
+    ${
+      durable.length
+        ? html`<h3>Durable and shared subscriptions</h3>
+            ${table("Table of durable subscriptions", DURABLE, durable, (each) => each.name)}`
+        : nothing
+    }
+  </div>`;
+  return card("consumers-title", "Subscribers", content);
 }
 
 const inCode =

@@ -1,10 +1,14 @@
 // Queues and topics: thousands of them, a page at a time.
 
-import { count, lasting, octets } from "../format.js";
+import { count, lasting, octets, short } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
+import { lossBadge, lossCell, storedBadge } from "../losses.js";
+import { destinationLink } from "../names.js";
 import { link } from "../router.js";
+import { spark } from "../spark.js";
 import { tabs } from "../tabs.js";
+import { MEANS } from "../words.js";
 
 const KINDS = [
   ["", "All"],
@@ -15,10 +19,12 @@ const KINDS = [
 const STATES = [
   ["", "Any"],
   ["waiting", "Messages wait"],
-  ["full", "Full"],
-  ["no-consumer", "No consumer"],
+  ["losing", "Loses messages"],
+  ["lost", "Has lost messages"],
 ];
-STATES.push(["dead-letters", "Dead letters"]);
+STATES.push(["full", "Full"], ["no-consumer", "No consumer"], ["dead-letters", "Dead letters"]);
+
+const rate = (key, label, tip, hide) => ({ key, label, tip, hide, sort: true, number: true, cell: (row) => short(row[key]) });
 
 const SPEC = {
   page: "destinations",
@@ -27,37 +33,63 @@ const SPEC = {
   noun: "destination",
   key: (row) => row.name,
   search: "Name contains",
+  fixed: { series: true },
   filters: [
     { name: "kind", label: "Kind", options: KINDS },
     { name: "state", label: "State", options: STATES },
   ],
   columns: [
-    {
-      key: "name",
-      label: "Name",
-      sort: true,
-      header: true,
-      cell: (row) => html`<a class="mono" href=${link("destination", { name: row.name })}>${row.name}</a>`,
-    },
-    { key: "state", label: "State", hide: 2, cell: (row) => badges(row) },
-    { key: "waiting", label: "Waiting", sort: true, number: true, cell: (row) => count(row.waiting) },
-    { key: "oldest_age", label: "Oldest", sort: true, number: true, hide: 2, cell: (row) => oldest(row) },
+    { key: "name", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
+    { key: "series", label: "Five minutes", hide: 3, cell: (row) => spark(row.series) },
+    rate("published_rate", "In /s", MEANS.published),
+    rate("delivered_rate", "Out /s", MEANS.delivered, 2),
+    rate("acknowledged_rate", "Ack /s", MEANS.acknowledged, 4),
+    { key: "lost", label: "Lost", tip: MEANS.lost, sort: true, number: true, hide: 2, cell: lossCell },
+    { key: "waiting", label: "Waiting", tip: MEANS.waiting, sort: true, number: true, cell: waiting },
+    { key: "oldest_age", label: "Oldest", tip: MEANS.oldest, sort: true, number: true, hide: 2, cell: oldest },
     {
       key: "unacknowledged",
-      label: "Without ACK",
+      label: "Unacknowledged",
+      tip: MEANS.unacknowledged,
       sort: true,
       number: true,
-      hide: 3,
+      hide: 4,
       cell: (row) => count(row.unacknowledged),
     },
-    { key: "delayed", label: "In back-off", sort: true, number: true, hide: 3, cell: (row) => count(row.delayed) },
-    { key: "octets", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.octets) },
-    { key: "subscriptions", label: "Consumers", sort: true, number: true, cell: (row) => count(row.subscriptions) },
+    {
+      key: "octets",
+      label: "Size",
+      tip: MEANS.size,
+      sort: true,
+      number: true,
+      hide: 4,
+      cell: (row) => (row.kind === "queue" ? octets(row.octets) : "–"),
+    },
+    {
+      key: "subscriptions",
+      label: "Consumers",
+      tip: MEANS.consumers,
+      sort: true,
+      number: true,
+      hide: 2,
+      cell: (row) => count(subscribersOf(row)),
+    },
   ],
   empty: html`<strong>No destinations yet</strong
     ><span>A queue or topic exists as soon as a client sends to it or subscribes.</span>
     <a href=${link("playground")}>Try it in the playground</a>`,
 };
+
+/** Of a topic also those that come by a pattern, and durable ones. */
+export const subscribersOf = ({ subscriptions, pattern_subscriptions: others = 0, durable_subscriptions: durable = 0 }) =>
+  subscriptions + others + durable;
+
+/** A topic keeps nothing that could wait. */
+function waiting(row) {
+  if (row.kind !== "queue") return "–";
+  if (!row.delayed) return count(row.waiting);
+  return html`${count(row.waiting)}<span class="quiet under">${short(row.delayed)} in back-off</span>`;
+}
 
 /** How long the oldest message has waited. */
 export function oldest(row) {
@@ -69,11 +101,14 @@ export function oldest(row) {
 export function badges(row) {
   const alone = row.waiting && !row.subscriptions && !row.dead_letters;
   return html`<span class="badges"
-    ><span class="badge">${row.kind}</span> ${row.full ? html`<span class="badge bad">full</span>` : nothing}
-    ${row.dead_letters ? html`<span class="badge wait">dead letters</span>` : nothing}
-    ${alone ? html`<span class="badge wait">no consumer</span>` : nothing}
-    ${row.durable ? html`<span class="badge">durable</span>` : nothing}
-    ${row.log ? html`<span class="badge">stream</span>` : nothing}</span
+    ><span class="badge">${row.durable_subscription ? "subscription" : row.kind}</span> ${
+      row.full ? html`<span class="badge bad">full</span>` : nothing
+    }
+    ${lossBadge(row)} ${row.dead_letters ? html`<span class="badge wait">dead letters</span>` : nothing}
+    ${alone ? html`<span class="badge wait">no consumer</span>` : nothing} ${storedBadge(row)}
+    ${row.log ? html`<span class="badge" title=${MEANS.kept}
+          >keeps ${short(row.log.messages)} ${row.durable ? "on disk" : "in memory"}</span
+        >` : nothing}</span
   >`;
 }
 

@@ -155,7 +155,7 @@ const STUCK = [
     cell: (row) => html`<a class="mono" href=${link("session", { id: row.session })}>${row.session}</a>`,
   },
   { key: "principal", label: "Login", hide: 3 },
-  { key: "pending", label: "Without ACK", number: true, hide: 2, cell: (row) => count(row.pending) },
+  { key: "pending", label: "Unacknowledged", number: true, hide: 2, cell: (row) => count(row.pending) },
   { key: "oldest_us", label: "Oldest waits", number: true, cell: (row) => micros(row.oldest_us) },
   { key: "since", label: "Since", hide: 3, cell: (row) => clock(epoch(row.since)) },
 ];
@@ -203,7 +203,7 @@ function letters(found) {
   const rows = found.places.slice(0, MOST);
   const key = (row) => `${row.destination} ${row.reason}`;
   const beside = html`<span class="badge ${found.total ? "wait" : "good"}">${count(found.total)} in a day</span>
-    <a href=${link("destinations", { state: "dead-letters" })}>Browse and re-drive</a>`;
+    <a href=${link("destinations", { state: "dead-letters" })}>Browse and requeue</a>`;
   const content = html`${rows.length ? table("Dead letters", PLACES, rows, key) : empty("No dead letters")}
   ${more(found.places_left_out + found.places.length - rows.length)} ${found.newest.length ? newest(found) : nothing}`;
   return card("letters-title", "Dead letters", content, beside);

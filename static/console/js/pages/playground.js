@@ -1,13 +1,22 @@
 // Publish and subscribe from this page, over STOMP to the gateway itself: a client like any other, under the same
 // rules.  It goes on while other pages are shown.
+//
+// A subscription to a queue would take its messages away, from the workers that they are for.  So the page browses
+// queues; who wants to consume says so, confirms the number, and stops by leaving the page or losing the connection.
 
 import { findAddress, readable, Talk } from "../../../talk.js";
-import { clock, count } from "../format.js";
-import { html, nothing, render, repeat } from "../html.js";
+import { get } from "../api.js";
+import { ask } from "../ask.js";
+import { clock, count, many } from "../format.js";
+import { html, live, nothing, render, repeat } from "../html.js";
+import { line } from "../line.js";
+import { isQueue, listed } from "../names.js";
 import { empty, headers } from "../parts.js";
-import { announce } from "../say.js";
+import { link } from "../router.js";
+import { announce, notice } from "../say.js";
 
 const KEEP = 200; // messages
+const PREFETCH = 20; // messages that wait for an acknowledgement of this page, at most
 const HINT = "Connect, subscribe, then send to the same destination, from here or from a worker.";
 const CONFIG = new URL("../config.json", document.baseURI);
 
@@ -18,8 +27,13 @@ const seen = {
   settled: "",
   messages: [],
   received: 0,
+  note: "", // a queue that is too long to be shown
   address: "",
+  target: "", // in the field of the subscription
+  consume: false,
 };
+const browsed = new Map(); // destination -> how many of its messages this page has got
+const consumed = new Set(); // destinations
 let redraw = () => {};
 
 const talk = new Talk({
@@ -31,30 +45,55 @@ const talk = new Talk({
     seen.error = { title, text };
     redraw();
   },
-  message(message) {
-    seen.received += 1;
-    const body = readable(message.binaryBody);
-    const entry = { number: seen.received, at: Date.now() / 1000, fields: { ...message.headers }, body };
-    seen.messages = [entry, ...seen.messages.slice(0, KEEP - 1)];
+  message(message, destination) {
+    if (browsed.has(destination)) return browse(message, destination);
+    if (consumed.has(destination)) message.ack();
+    return show(message);
+  },
+  dropped(destination) {
+    browsed.delete(destination);
+    if (consumed.delete(destination)) notice(`The connection ended, so ${destination} is not consumed any more`, "bad");
     redraw();
   },
-  dropped: () => redraw(),
   settled(text) {
     seen.settled = text;
     redraw();
   },
 });
 
+/** Queues are browsed from their beginning, and what comes later is shown, too; a long one is left before its end. */
+function browse(message, destination) {
+  const number = browsed.get(destination) + 1;
+  browsed.set(destination, number);
+  show(message);
+  if (number < KEEP) return;
+  talk.unsubscribe(destination);
+  browsed.delete(destination);
+  seen.error = null;
+  seen.note = destination;
+  redraw();
+}
+
+function show(message) {
+  seen.received += 1;
+  const body = readable(message.binaryBody);
+  const entry = { number: seen.received, at: Date.now() / 1000, fields: { ...message.headers }, body };
+  seen.messages = [entry, ...seen.messages.slice(0, KEEP - 1)];
+  redraw();
+}
+
 export const playground = {
   title: "Playground",
   mount(root, query) {
     const given = query.get("destination") ?? "/topic/hello";
+    Object.assign(seen, { target: given, consume: false });
     redraw = () => render(view(given), root);
     redraw();
     if (!seen.address) locate();
     return {
       leave() {
         redraw = () => {};
+        stopConsuming();
       },
     };
   },
@@ -63,10 +102,19 @@ export const playground = {
 async function locate() {
   try {
     seen.address = await findAddress(CONFIG);
-  } catch (error) {
-    seen.error = { title: "The gateway does not answer", text: error.message };
+  } catch {
+    line.addEventListener("here", locate, { once: true }); // the banner tells of it meanwhile
   }
   redraw();
+}
+
+/** A page that is not seen consumes nothing. */
+function stopConsuming() {
+  for (const destination of consumed) {
+    talk.unsubscribe(destination);
+    notice(`You left the playground, so ${destination} is not consumed any more`);
+  }
+  consumed.clear();
 }
 
 /** Handler of a form: its fields go to `action`, and what that throws is shown. */
@@ -88,9 +136,39 @@ const connect = onSubmit(async ({ login, passcode }) => {
   else talk.connect(await findAddress(CONFIG), login, passcode);
 });
 
-const subscribe = onSubmit(({ destination, selector }) => {
-  talk.subscribe(destination.trim(), selector.trim() ? { selector: selector.trim() } : {});
+const subscribe = onSubmit(async ({ destination: typed, selector: words }) => {
+  const destination = typed.trim();
+  const selector = words.trim() ? { selector: words.trim() } : {};
+  seen.note = "";
+  if (talk.subscriptions.has(destination)) return;
+  if (!isQueue(destination)) talk.subscribe(destination, selector);
+  else if (!seen.consume) {
+    browsed.set(destination, 0);
+    talk.subscribe(destination, { ...selector, browser: "true", "browser-end": "false" }, true);
+  } else if (await mayConsume(destination, selector)) {
+    consumed.add(destination);
+    const manner = { ack: "client-individual", "prefetch-count": String(PREFETCH) };
+    talk.subscribe(destination, { ...selector, ...manner }, true);
+    seen.consume = false;
+  }
 });
+
+async function mayConsume(destination, { selector }) {
+  const name = listed(destination);
+  const { destinations } = await get("destinations", { q: name, kind: "queue", limit: 1000 });
+  const row = destinations.find((each) => each.name === name);
+  const waiting = row ? row.waiting + row.delayed : 0;
+  return ask({
+    title: `Consume ${many(waiting, "message")} of ${destination}?`,
+    text: html`<p>
+        ${selector ? html`Those that match <code>${selector}</code> are` : "They are"} removed from the queue and
+        acknowledged; other consumers do not get them. This page shows the last ${KEEP}. This cannot be undone.
+      </p>
+      <p>Messages that come later are consumed, too, until you unsubscribe or leave this page.</p>`,
+    yes: "Consume",
+    danger: true,
+  });
+}
 
 const send = onSubmit(({ destination, body, headers }) => talk.send(destination.trim(), body, parsed(headers)));
 
@@ -111,6 +189,8 @@ function parsed(text) {
 
 function unsubscribe(destination) {
   talk.unsubscribe(destination);
+  browsed.delete(destination);
+  consumed.delete(destination);
   redraw();
   announce(`Unsubscribed from ${destination}`);
   document.getElementById("play-subscribe").focus();
@@ -165,6 +245,16 @@ function connection() {
 
 function subscribing(given, on) {
   const all = [...talk.subscriptions.keys()];
+  const queue = isQueue(seen.target.trim());
+  const typed = (event) => {
+    seen.target = event.target.value;
+    redraw();
+  };
+  const way = (consume) => () => {
+    seen.consume = consume;
+    redraw();
+  };
+  const verb = queue ? (seen.consume ? "Consume …" : "Browse") : "Subscribe";
   return html`<section class="card" aria-labelledby="play-listen">
     <h2 id="play-listen">Subscribe</h2>
     <form class="form" @submit=${subscribe}>
@@ -176,6 +266,7 @@ function subscribing(given, on) {
             class="mono"
             name="destination"
             value=${given}
+            @input=${typed}
             required
             autocapitalize="off"
             spellcheck="false"
@@ -184,8 +275,21 @@ function subscribing(given, on) {
           >Selector (optional) <input class="mono" name="selector" autocapitalize="off" spellcheck="false"
         /></label>
       </div>
-      <div class="actions"><button type="submit" class=${on ? "main" : ""} ?disabled=${!on}>Subscribe</button></div>
+      ${queue ? manners(way) : nothing}
+      <div class="actions">
+        <button type="submit" class="${on ? "main" : ""} ${queue && seen.consume ? "danger" : ""}" ?disabled=${!on}>
+          ${verb}
+        </button>
+      </div>
     </form>
+    ${
+      seen.note
+        ? html`<p class="message">
+            The first ${KEEP} messages are shown. All of them are on the page of
+            <a class="mono" href=${link("destination", { name: listed(seen.note) })}>${seen.note}</a>.
+          </p>`
+        : nothing
+    }
     <ul class="chips" aria-label="Subscriptions">
       ${repeat(
         all,
@@ -193,6 +297,8 @@ function subscribing(given, on) {
         (each) =>
           html`<li>
             <span class="mono">${each}</span>
+            ${browsed.has(each) ? html`<span class="badge">browsed</span>` : nothing}
+            ${consumed.has(each) ? html`<span class="badge bad">consumed</span>` : nothing}
             <button
               type="button"
               class="plain close"
@@ -205,6 +311,21 @@ function subscribing(given, on) {
       )}
     </ul>
   </section>`;
+}
+
+/** What becomes of the messages of a queue. */
+function manners(way) {
+  return html`<fieldset class="form">
+    <legend class="hush">What becomes of the messages</legend>
+    <label class="check"
+      ><input type="radio" name="manner" value="browse" .checked=${live(!seen.consume)} @change=${way(false)} />
+      <span><b>Browse:</b> look at the messages; they stay in the queue</span></label
+    >
+    <label class="check"
+      ><input type="radio" name="manner" value="consume" .checked=${live(seen.consume)} @change=${way(true)} />
+      <span><b>Consume:</b> take them out of the queue, for good</span></label
+    >
+  </fieldset>`;
 }
 
 function sending(given, on) {

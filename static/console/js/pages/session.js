@@ -2,14 +2,17 @@
 
 import { get, remove } from "../api.js";
 import { ask } from "../ask.js";
+import { copyButton } from "../copy.js";
 import { age, count, date, lasting, octets } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
+import { clientName } from "../names.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { attempt } from "../say.js";
 import { Tap } from "../tap.js";
+import { MEANS } from "../words.js";
 import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
@@ -78,7 +81,8 @@ class Session {
     render(
       html`<div class="page-head">
           <a class="back" href=${link("sessions")}>All sessions</a>
-          <h1 class="mono">${this.id}</h1>
+          <h1>${this.answer ? clientName(this.answer.login, this.answer.client_id) : "Session"}</h1>
+          <span class="quiet mono">${this.id}</span> ${copyButton(this.id, "the id of the session")}
           ${gone ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
         </div>
         ${gone ? ended : failure("The session cannot be shown.", this.error)}
@@ -95,7 +99,7 @@ class Session {
 
   parts(row, gone) {
     const subscriptions = row.subscription_list?.length
-      ? table("Subscriptions", columnsWithout("session", "login"), row.subscription_list, (each) => each.id)
+      ? table("Table of subscriptions", columnsWithout("login"), row.subscription_list, (each) => each.id)
       : empty("No subscriptions");
     return html`${facts(who(row), "facts card")} ${this.tap.view(gone)}
     ${card("subscriptions-title", "Subscriptions", subscriptions)}`;
@@ -112,17 +116,17 @@ function who(row) {
   return [
     ["Login", row.login || "anonymous"],
     ["Client id", row.client_id || "none"],
-    ["Address", row.peer],
+    ["Address", html`<span class="mono">${row.peer}</span>`],
     ["Transport", row.transport],
     ["STOMP", row.version],
     ["Connected", `${age(row.connected_at)}, since ${date(row.connected_at)}`],
-    ["Heart-beats", out || into ? `${out / 1000} s out, ${into / 1000} s in` : "none"],
-    ["Frames in", count(row.frames_in)],
-    ["Delivered", count(row.delivered)],
-    ["Without ACK", count(row.unacknowledged)],
-    ["Oldest without ACK", lasting(row.oldest_unacknowledged_age)],
-    ["Waiting to be read", octets(row.pending_octets)],
-    ["Transactions", count(row.transactions)],
-    ["Held", held ? html`<span class="badge wait">${held}</span>` : "no"],
+    ["Heart-beats", out || into ? `${out / 1000} s out, ${into / 1000} s in` : "none", MEANS.heart_beats],
+    ["Frames in", count(row.frames_in), MEANS.frames_in],
+    ["Delivered", count(row.delivered), MEANS.delivered_frames],
+    ["Unacknowledged", count(row.unacknowledged), MEANS.unacknowledged],
+    ["Oldest unacknowledged", lasting(row.oldest_unacknowledged_age)],
+    ["Waiting to be read", octets(row.pending_octets), MEANS.pending],
+    ["Transactions", count(row.transactions), MEANS.transactions],
+    ["Held back", held ? html`<span class="badge wait">${held}</span>` : "no", MEANS.held],
   ];
 }

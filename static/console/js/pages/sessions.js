@@ -3,7 +3,9 @@
 import { age, clock, count, octets } from "../format.js";
 import { html } from "../html.js";
 import { listPage } from "../list.js";
+import { sessionLink } from "../names.js";
 import { link } from "../router.js";
+import { MEANS } from "../words.js";
 
 const TRANSPORTS = [
   ["", "All"],
@@ -24,14 +26,12 @@ const SPEC = {
   ],
   columns: [
     {
-      key: "id",
-      label: "Session",
+      key: "login",
+      label: "Client",
       sort: true,
       header: true,
-      cell: (row) => html`<a class="mono" href=${link("session", { id: row.id })}>${row.id}</a>`,
+      cell: (row) => sessionLink(row.id, row.login, row.client_id),
     },
-    { key: "login", label: "Login", sort: true, cell: (row) => row.login || "anonymous" },
-    { key: "client_id", label: "Client id", sort: true, hide: 3, cell: (row) => row.client_id || "–" },
     { key: "transport", label: "Transport", sort: true, hide: 2 },
     { key: "peer", label: "Address", sort: true, hide: 2, cell: (row) => html`<span class="mono">${row.peer}</span>` },
     {
@@ -43,7 +43,7 @@ const SPEC = {
     },
     {
       key: "subscriptions",
-      label: "Subscr.",
+      label: "Subscriptions",
       sort: true,
       number: true,
       hide: 3,
@@ -51,7 +51,8 @@ const SPEC = {
     },
     {
       key: "unacknowledged",
-      label: "Without ACK",
+      label: "Unacknowledged",
+      tip: MEANS.unacknowledged,
       sort: true,
       number: true,
       hide: 2,
@@ -60,13 +61,14 @@ const SPEC = {
     {
       key: "pending_octets",
       label: "Waiting to be read",
+      tip: MEANS.pending,
       sort: true,
       number: true,
       hide: 3,
       cell: (row) => octets(row.pending_octets),
     },
-    { key: "frames_in", label: "Frames in", sort: true, number: true, hide: 3, cell: (row) => count(row.frames_in) },
-    { key: "delivered", label: "Delivered", sort: true, number: true, cell: (row) => count(row.delivered) },
+    { key: "frames_in", label: "Frames in", tip: MEANS.frames_in, sort: true, number: true, hide: 3, cell: (row) => count(row.frames_in) },
+    { key: "delivered", label: "Delivered", tip: MEANS.delivered_frames, sort: true, number: true, cell: (row) => count(row.delivered) },
   ],
   empty: html`<strong>No client is connected</strong><span>A client is listed here once it got its CONNECTED frame.</span>
     <a href=${link("playground")}>Connect from the playground</a>`,

@@ -1,13 +1,12 @@
-// Settings, policies and rules in force; and the drain.
+// Settings, policies and rules in force: what differs from the default first, then the others in the groups that the
+// reference has.
 
-import { get, post } from "../api.js";
-import { ask } from "../ask.js";
-import { value } from "../format.js";
+import { get, Unreachable } from "../api.js";
+import { count, value } from "../format.js";
 import { html, nothing, render } from "../html.js";
-import * as live from "../live.js";
 import { table } from "../list.js";
 import { card, empty, failure, headers, loading } from "../parts.js";
-import { attempt } from "../say.js";
+import { whenHere } from "../line.js";
 
 export const settings = { title: "Settings", mount: (root) => new Settings(root) };
 
@@ -21,16 +20,14 @@ const COLUMNS = [
         <p class="quiet">${prose(row.description)}</p>`,
   },
   { key: "value", label: "Value", hide: 3, cell: (row) => html`<span class="mono whole">${value(row.value)}</span>` },
-  {
-    key: "source",
-    label: "From",
-    hide: 2,
-    cell: (row) => html`<span class="badge ${changed(row) ? "good" : ""}">${row.source}</span>`,
-  },
+];
+const CHANGED = [
+  ...COLUMNS,
+  { key: "source", label: "From", hide: 2, cell: (row) => html`<span class="badge good">${row.source}</span>` },
   {
     key: "default",
     label: "Default",
-    hide: 3,
+    hide: 4,
     cell: (row) => html`<span class="mono whole">${value(row.default)}</span>`,
   },
 ];
@@ -48,10 +45,8 @@ class Settings {
     this.answer = null;
     this.error = null;
     this.words = "";
-    this.own = false;
     this.ask();
     this.draw();
-    this.leave = live.follow(() => this.draw());
   }
 
   async ask() {
@@ -59,38 +54,19 @@ class Settings {
     try {
       this.answer = await get("settings");
     } catch (error) {
+      if (error instanceof Unreachable) {
+        await whenHere(); // the banner tells of it meanwhile
+        return this.ask();
+      }
       this.error = error;
     }
-    this.draw();
-  }
-
-  async drain() {
-    const fields = await ask({
-      title: "Drain the gateway",
-      text: html`<p>
-        The gateway takes no new connections, tells its clients to come back later, and disconnects them. The process
-        does not end by itself, and only a restart ends the drain.
-      </p>`,
-      yes: "Drain",
-      danger: true,
-    });
-    if (!fields) return;
-    await attempt(() => post("drain"), "The gateway drains");
-    live.soon();
+    return this.draw();
   }
 
   draw() {
     const { answer, error } = this;
-    const drain = live.now().answer?.drain;
     render(
-      html`<div class="page-head">
-          <h1>Settings</h1>
-          <div class="actions">
-            <button type="button" class="danger" ?disabled=${Boolean(drain)} @click=${() => this.drain()}>
-              ${{ draining: "Draining …", drained: "Drained" }[drain] ?? "Drain …"}
-            </button>
-          </div>
-        </div>
+      html`<div class="page-head"><h1>Settings</h1></div>
         ${error ? this.failed(error) : nothing} ${answer ? this.parts(answer) : error ? nothing : loading}`,
       this.root,
     );
@@ -105,39 +81,50 @@ class Settings {
 
   parts({ settings, policies, rules }) {
     const flat = policies.map(({ match, values }) => ({ match, ...values }));
-    return html`${this.list(settings)}
+    const found = settings.filter((row) => `${row.name} ${row.description}`.toLowerCase().includes(this.words));
+    return html`${this.search()} ${found.length ? this.lists(found) : empty("No setting matches")}
     ${entries("Policies", flat, "No policy is set: the defaults apply to every destination.")}
     ${entries("Rules", rules, "No rule is set: every client may send and subscribe.")}`;
   }
 
-  list(all) {
-    const found = all.filter(
-      (row) => (!this.own || changed(row)) && `${row.name} ${row.description}`.toLowerCase().includes(this.words),
-    );
-    const set = (changes) => {
-      Object.assign(this, changes);
+  search() {
+    const typed = (event) => {
+      this.words = event.target.value.trim().toLowerCase();
       this.draw();
     };
     return html`<form
-        class="fields"
-        role="search"
-        aria-label="Filter settings"
-        @submit=${(event) => event.preventDefault()}
-      >
-        <label class="wide"
-          >Name or description contains
-          <input
-            type="search"
-            @input=${(event) => set({ words: event.target.value.trim().toLowerCase() })}
-            autocapitalize="off"
-            spellcheck="false"
-        /></label>
-        <label class="check"
-          ><input type="checkbox" @change=${(event) => set({ own: event.target.checked })} /> Only what differs from the
-          default</label
-        >
-      </form>
-      ${found.length ? table("Settings", COLUMNS, found, (row) => row.name) : empty("No setting matches")}`;
+      class="fields"
+      role="search"
+      aria-label="Filter settings"
+      @submit=${(event) => event.preventDefault()}
+    >
+      <label class="wide"
+        >Name or description contains
+        <input type="search" @input=${typed} autocapitalize="off" spellcheck="false" />
+      </label>
+    </form>`;
+  }
+
+  lists(found) {
+    const own = found.filter(changed);
+    const others = Map.groupBy(
+      found.filter((row) => !changed(row)),
+      (row) => row.group,
+    );
+    const none = html`<p class="quiet">${this.words ? "None of these matches." : "Every setting has its default."}</p>`;
+    return html`${card(
+      "own-title",
+      "Differs from the default",
+      own.length ? table("Changed settings", CHANGED, own, (row) => row.name) : none,
+    )}
+    ${card("default-title", "As by default", html`<div class="groups">${[...others].map((each) => this.group(each))}</div>`)}`;
+  }
+
+  group([name, rows]) {
+    return html`<details ?open=${this.words !== ""}>
+      <summary><strong>${name}</strong> <span class="quiet">${count(rows.length)}</span></summary>
+      ${table(name, COLUMNS, rows, (row) => row.name)}
+    </details>`;
   }
 }
 

@@ -5,10 +5,10 @@ import { sheet } from "../ask.js";
 import { count, date, duration, octets } from "../format.js";
 import { html } from "../html.js";
 import { listPage } from "../list.js";
-import { contents, fetched, sheetHead } from "../messages.js";
+import { contents, fetched, sheetHead } from "../message.js";
 import { forgetOffset, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
+import { sessionLink } from "../names.js";
 import { facts } from "../parts.js";
-import { link } from "../router.js";
 import { tabs } from "../tabs.js";
 
 const opener = (name, open) =>
@@ -40,7 +40,7 @@ const SCHEDULED = {
       cell: (row) => html`<span title=${date(row.due)}>${away(row.due)}</span>`,
     },
     { key: "size", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.size) },
-    { key: "priority", label: "Prio.", sort: true, number: true, hide: 3 },
+    { key: "priority", label: "Priority", sort: true, number: true, hide: 3 },
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
   ],
   empty: html`<strong>No scheduled messages</strong
@@ -89,15 +89,13 @@ const OFFSETS = {
     { key: "client_id", label: "Client id", hide: 3, cell: (row) => row.client_id || "–" },
     { key: "topic", label: "Topic", sort: true, cell: (row) => html`<span class="mono">${row.topic}</span>` },
     { key: "behind", label: "Behind", number: true, cell: (row) => count(row.behind) },
-    { key: "session", label: "Read by", sort: true, hide: 2, cell: reader },
+    { key: "session", label: "Read by", sort: true, hide: 2, cell: (row) => reader(row) },
   ],
   empty: html`<strong>No offsets</strong
     ><span>A client that subscribes to a topic with a stream and resume:NAME goes on where it was.</span>`,
 };
 
-function reader({ session }) {
-  return session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "none";
-}
+const reader = ({ session, login, client_id: client }) => sessionLink(session, login, client);
 
 /** A sheet; an operation closes it, and the list follows by itself. */
 function show(title, content, actions) {

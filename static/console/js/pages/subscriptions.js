@@ -3,7 +3,10 @@
 import { count, lasting } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
+import { storedBadge } from "../losses.js";
+import { sessionLink } from "../names.js";
 import { link } from "../router.js";
+import { MEANS } from "../words.js";
 
 const SPEC = {
   page: "subscriptions",
@@ -26,20 +29,18 @@ const SPEC = {
       cell: (row) => html`<a class="mono" href=${link("destination", { name: row.target })}>${row.destination}</a>`,
     },
     {
-      key: "session",
-      label: "Session",
+      key: "login",
+      label: "Client",
       sort: true,
-      cell: (row) =>
-        row.session ? html`<a class="mono" href=${link("session", { id: row.session })}>${row.session}</a>` : "none",
+      cell: (row) => sessionLink(row.session, row.login, row.client_id),
     },
-    { key: "login", label: "Login", sort: true, hide: 3, cell: (row) => row.login || "anonymous" },
     {
       key: "ack",
       label: "Ack",
       sort: true,
       hide: 3,
       cell: (row) =>
-        html`${row.ack} ${row.durable ? html`<span class="badge">durable ${row.durable}</span>` : nothing}
+        html`${row.ack} ${row.durable ? storedBadge({ ...row, kind: "queue", delayed: 0 }) : nothing}
         ${row.browser ? html`<span class="badge">browser</span>` : nothing}`,
     },
     {
@@ -48,10 +49,11 @@ const SPEC = {
       hide: 2,
       cell: (row) => (row.selector ? html`<code>${row.selector}</code>` : "–"),
     },
-    { key: "prefetch", label: "Prefetch", sort: true, number: true, hide: 3, cell: (row) => count(row.prefetch) },
+    { key: "prefetch", label: "Prefetch", tip: MEANS.prefetch, sort: true, number: true, hide: 3, cell: (row) => count(row.prefetch) },
     {
       key: "unacknowledged",
-      label: "Without ACK",
+      label: "Unacknowledged",
+      tip: MEANS.unacknowledged,
       sort: true,
       number: true,
       hide: 2,
@@ -60,6 +62,7 @@ const SPEC = {
     {
       key: "oldest_unacknowledged_age",
       label: "Oldest",
+      tip: "How long the consumer has had its oldest unacknowledged message.",
       sort: true,
       number: true,
       hide: 3,

@@ -1,0 +1,78 @@
+// The body of a message: as JSON with indents, as text, or as bytes; the first that fits, and the others by a click.
+
+import { copyButton } from "./copy.js";
+import { html, nothing, ref, render } from "./html.js";
+import { switcher } from "./parts.js";
+
+const MOST_HEX = 8 * 1024; // bytes; each line of 16 is 75 characters
+/** @param message body, body_encoding ("utf-8", or "base64" where it is no text) */
+export function bodyOf(message) {
+  const views = viewsOf(message);
+  const draw = (element, name) => render(picture(views, name, (other) => draw(element, other)), element);
+  return html`<div class="stack" ${ref((element) => element && draw(element, Object.keys(views)[0]))}></div>`;
+}
+
+function picture(views, name, choose) {
+  const names = Object.keys(views);
+  return html`<div class="card-head">
+      <h3>Body</h3>
+      ${names.length > 1 ? switcher(names, name, choose) : nothing}
+      ${views[name] ? copyButton(views[name], "the body") : nothing}
+    </div>
+    ${views[name] ? html`<pre class="body" role="group" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
+}
+
+/** View -> text, the best one first. */
+function viewsOf({ body: text, body_encoding: encoding }) {
+  if (!text) return { Text: "" };
+  if (encoding === "base64") {
+    const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+    return { Hex: hex(bytes), Base64: text };
+  }
+  const indented = json(text);
+  const bytes = new TextEncoder().encode(text.slice(0, MOST_HEX));
+  return { ...(indented === null ? {} : { JSON: indented }), Text: text, Hex: hex(bytes) };
+}
+
+/** JSON with indents, or null.  Its numbers stay as they are written: a parser would round long ones. */
+function json(text) {
+  if (!/^\s*[[{]/.test(text)) return null;
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[^\s"[\]{},:]+|[[\]{},:]/g);
+  return tokens
+    .map((token, place) => {
+      const next = tokens[place + 1];
+      if ("[{".includes(token)) {
+        if ("]}".includes(next)) return token;
+        depth += 1;
+        return token + line();
+      }
+      if ("]}".includes(token)) {
+        if ("[{".includes(tokens[place - 1])) return token;
+        depth -= 1;
+        return line() + token;
+      }
+      if (token === ",") return token + line();
+      return token === ":" ? ": " : token;
+    })
+    .join("");
+}
+
+/** Lines of an offset, 16 bytes, and what of them is printable. */
+function hex(bytes) {
+  const lines = [];
+  for (let start = 0; start < Math.min(bytes.length, MOST_HEX); start += 16) {
+    const some = [...bytes.slice(start, start + 16)];
+    const digits = some.map((each) => each.toString(16).padStart(2, "0"));
+    const text = some.map((each) => (each > 31 && each < 127 ? String.fromCharCode(each) : "."));
+    const columns = `${digits.slice(0, 8).join(" ")}  ${digits.slice(8).join(" ")}`;
+    lines.push(`${start.toString(16).padStart(6, "0")}  ${columns.padEnd(48)}  ${text.join("")}`);
+  }
+  return lines.join("\n");
+}

@@ -1,0 +1,81 @@
+// Losses: what a destination dropped, let expire, replaced or made dead letters of; and what a crash would take.
+
+import { count, duration, short } from "./format.js";
+import { html, nothing } from "./html.js";
+
+const KINDS = [
+  ["dropped", "dropped"],
+  ["dead_lettered", "dead-lettered"],
+  ["expired", "expired"],
+  ["conflated", "conflated"],
+];
+const REASONS = { "queue-full": "no room", rejected: "rejected by a NACK", "max-attempts": "too many attempts" };
+
+/** What was lost, in words: "64,708 dropped, 3 expired". */
+export const losses = (row) =>
+  KINDS.filter(([key]) => row[key])
+    .map(([key, word]) => `${count(row[key])} ${word}${key === "dropped" ? reasons(row.drops) : ""}`)
+    .join(", ");
+
+/** How bad it is: what is dropped is gone, what is replaced was meant to be. */
+function severity({ losing, dropped, dead_lettered: letters, expired }) {
+  if (dropped) return losing ? "bad" : "wait";
+  return losing && (letters || expired) ? "wait" : "";
+}
+
+/** A badge where something is lost now, a quieter one where it was. */
+export function lossBadge(row) {
+  if (!row.lost) return nothing;
+  const words = row.dropped ? (row.losing ? "loses messages" : "has lost messages") : losses(row);
+  return html`<span class="badge ${severity(row)}" title="${losses(row)}${lately(row)}">${words}</span>`;
+}
+
+const lately = ({ lost_age: age }) => (age === null ? "" : `; the last one ${duration(age)} ago`);
+
+/** The cell of a list: the rate while it loses, and the total below. */
+export function lossCell(row) {
+  if (!row.lost) return "0";
+  return html`<span class="${severity(row)}-text" title=${losses(row)}>${short(row.lost_rate)}/s</span>
+    <span class="quiet under">${short(row.lost)} in all</span>`;
+}
+
+/** At the top of a destination's page. */
+export function lossNotice(row) {
+  if (!row.lost) return nothing;
+  const kind = severity(row);
+  if (!kind) return nothing;
+  const verb = row.dropped ? (row.losing ? "loses" : "has lost") : "fails to deliver";
+  return html`<p class="message ${kind}">
+    <strong>This destination ${verb} messages:</strong>
+    ${losses(row)}${row.losing ? `, ${short(row.lost_rate)} per second now` : lately(row)}.
+    ${remedy(row)}
+  </p>`;
+}
+
+/** Why messages were dropped: the only reason, or each with its number. */
+function reasons(drops) {
+  const all = Object.entries(drops ?? {}).map(([name, number]) => [REASONS[name] ?? name, count(number)]);
+  if (!all.length) return "";
+  return ` (${all.length === 1 ? all[0][0] : all.map(([word, number]) => `${number} ${word}`).join(", ")})`;
+}
+
+function remedy({ dropped, policy }) {
+  if (!dropped || !policy) return nothing;
+  const key = policy.when_full?.startsWith("drop") ? "when_full" : "slow_consumer";
+  return html`The policy says <code>${key} = "${policy[key]}"</code>: start consumers, raise its limits, or choose
+    another value.`;
+}
+
+/** What a crash would leave of what is there: "stored 0 of 94,700"; an empty one says what it does with the next. */
+export function storedBadge(row) {
+  if (row.kind !== "queue" || (!row.durable && !row.stored)) return nothing;
+  const all = row.waiting + row.delayed + row.unacknowledged;
+  if (!all) return html`<span class="badge" title="It is empty; what comes is stored.">durable</span>`;
+  const safe = row.stored >= all;
+  const title = safe
+    ? "All of its messages outlive a restart."
+    : `A restart or a crash takes the other ${count(all - row.stored)}: they are in memory only.`;
+  return html`<span class="badge ${safe ? "good" : "wait"}" title=${title}
+    >stored ${count(Math.min(row.stored, all))} of ${count(all)}</span
+  >`;
+}

@@ -1,0 +1,23 @@
+// The banner of a gateway without a store: whatever waits is gone with the process.  A click closes it for this tab.
+
+import { count } from "./format.js";
+import { now } from "./live.js";
+
+const KEY = "memory-only";
+const $ = (id) => document.getElementById(id);
+
+export const isDismissed = () => sessionStorage.getItem(KEY) !== null;
+
+/** As the last answer of GET /overview has it. */
+export function show() {
+  const { store, drain, messages } = now().answer;
+  $("memory").hidden = store !== null || Boolean(drain) || isDismissed();
+  const all = messages.waiting + messages.delayed + messages.retained + messages.unacknowledged;
+  const text = all ? `a restart or a crash would lose ${count(all)} now` : "a restart or a crash loses them";
+  if ($("memory-text").textContent !== text) $("memory-text").textContent = text;
+}
+
+$("memory-close").addEventListener("click", () => {
+  sessionStorage.setItem(KEY, "closed");
+  show();
+});

@@ -1,0 +1,236 @@
+"""Problems: each is told while it is there, in the words of its alert, and not before it has lasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import yaml
+from trio.testing import MockClock
+
+from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
+from gateway.broker import Broker
+from gateway.broker.core.tally import Tally
+from gateway.observe.destination_watch import Troubles
+from gateway.observe.sampler import Percentiles
+
+ROOT = Path(__file__).parent.parent.parent
+EPOCH = 1_700_000_000.0
+
+
+class Stand:
+    """A gateway without faults, in parts that can be broken."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(epoch=lambda: EPOCH)
+        self.broker.storage = cast(Any, SimpleNamespace(failure=""))
+        self.disks = {"store": 0.5}
+        self.troubles = Troubles()
+        self.seconds: list[Any] = []
+        self.turns: Percentiles | None = None
+        self.gateway: Any = SimpleNamespace(
+            broker=self.broker,
+            memory_guard=SimpleNamespace(reason="", mark=0, resident=0),
+            draining=False,
+            blocked_publishers=[],
+            certificates=None,
+            committer=SimpleNamespace(damaged=0, commits=0, seconds=0.0),
+            journal=None,
+            tracing=None,
+            functions=None,
+            connection_limits=SimpleNamespace(refusals={"max_connections": 0}),
+        )
+        sampler: Any = SimpleNamespace(turns=lambda: self.turns, last_ones=lambda most: self.seconds[-most:])
+        self.problems = Problems(self.gateway, sampler, cast(Any, self), lambda: self.disks)
+
+    def look(self) -> list[dict[str, object]]:
+        """Look now; returns what is told."""
+        self.problems.look(EPOCH + trio.current_time())
+        for each in self.problems.present:
+            ProblemRow.model_validate(each)
+        return self.problems.present
+
+    def lose(self, name: str, **counts: int) -> None:
+        tally = self.troubles.losing[name] = Tally(name, 0.0)
+        tally.drops = {"queue-full": counts.pop("dropped", 0)}
+        for field, count in counts.items():
+            setattr(tally, field, count)
+
+
+@pytest.fixture
+async def stand() -> Stand:
+    found = Stand()
+    assert found.look() == []
+    return found
+
+
+def setter(path: str, value: Any) -> Callable[[Stand], object]:
+    """Sets one thing of the gateway."""
+    *parts, last = path.split(".")
+
+    def change(stand: Stand) -> None:
+        target: Any = stand.gateway
+        for part in parts:
+            target = target[part] if isinstance(target, dict) else getattr(target, part)
+        if isinstance(target, dict):
+            target[last] = value
+        else:
+            setattr(target, last, value)
+
+    return change
+
+
+def both(*changes: Callable[[Stand], object]) -> Callable[[Stand], object]:
+    return lambda stand: [change(stand) for change in changes]
+
+
+def of_stand(name: str, value: Any) -> Callable[[Stand], object]:
+    return lambda stand: setattr(stand, name, value)
+
+
+COUNTERS = "broker.counters."
+SAMPLE = SimpleNamespace(lag_ms=20.0, cpu=0.99)
+
+CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
+    "not-ready": (setter("draining", True), "the gateway is shutting down"),
+    "memory-full": (setter("memory_guard.reason", "it is full"), "it is full"),
+    "memory-high": (
+        both(setter("memory_guard.mark", 100), setter("memory_guard.resident", 85)),
+        "the process takes 85% of memory_mark",
+    ),
+    "messages-fill-memory": (
+        lambda stand: setattr(stand.broker.memory, "used", stand.broker.quotas.memory_limit * 3 // 4),
+        "messages take 75% of memory_limit",
+    ),
+    "publishers-held": (
+        setter("blocked_publishers", [1, 2]),
+        "2 publishers are not read, until queues or memory have room",
+    ),
+    "memory-only": (setter("broker.storage", None), "all messages end with the process: the setting store is memory"),
+    "store-failing": (setter("broker.storage.failure", "full"), "durable messages are refused: full"),
+    "store-damaged": (setter("committer.damaged", 3), "3 messages cannot be read"),
+    "store-slow": (
+        both(setter("committer.commits", 10), setter("committer.seconds", 3.0)),
+        "a commit takes 0.30 s, and a RECEIPT waits for one or two",
+    ),
+    "disk-short": (of_stand("disks", {"journal": 0.05}), "the disk of the journal has 5% left"),
+    "journal-failing": (setter("journal", SimpleNamespace(failure="no", rows_dropped=0)), "no"),
+    "spans-failing": (setter("tracing", SimpleNamespace(failure="it is gone")), "it is gone"),
+    "losing": (
+        lambda stand: stand.lose("/queue/a", dropped=4, expired=2),
+        "4 dropped, 2 expired at /queue/a, the last within a minute",
+    ),
+    "dead-lettering": (
+        lambda stand: stand.lose("/queue/a", dead_lettered=3),
+        "3 dead-lettered at /queue/a, the last within a minute",
+    ),
+    "dead-letters": (of_stand("troubles", Troubles(dead_letters={"/queue/d": 5})), "5 wait in /queue/d"),
+    "no-consumer": (
+        of_stand("troubles", Troubles(unconsumed={"/queue/a b": 5})),
+        "5 messages wait in /queue/a b, which has no consumer",
+    ),
+    "standing-still": (
+        of_stand("troubles", Troubles(still={"/queue/a": 5})),
+        "5 messages wait in /queue/a, and its consumers take none",
+    ),
+    "slow-consumers": (
+        setter(COUNTERS + "slow_consumers", 4),
+        "clients did not read and were closed: 4 within 15 minutes",
+    ),
+    "handlers-fail": (setter("functions", SimpleNamespace(failures=6)), "requests failed: 6 within 15 minutes"),
+    "logins-fail": (setter(COUNTERS + "failed_logins.token", 11), "refused logins: 11 within 5 minutes"),
+    "access-refused": (
+        setter(COUNTERS + "forbidden.send", 21),
+        "refused SENDs, SUBSCRIBEs and queue arguments: 21 within 15 minutes",
+    ),
+    "heartbeats-missed": (
+        setter(COUNTERS + "heartbeat_timeouts", 21),
+        "clients were taken for dead: 21 within 15 minutes",
+    ),
+    "connections-refused": (
+        setter("connection_limits.refusals.max_connections", 1),
+        "connections over a limit: 1 within 10 minutes",
+    ),
+    "lag": (of_stand("turns", Percentiles(1, 2, 250)), "1 of 100 batches of frames takes more than 250 ms"),
+    "processor-full": (of_stand("seconds", [SAMPLE] * 10), "the gateway uses a whole core"),
+    "certificate-ends": (
+        setter("certificates", SimpleNamespace(ends=EPOCH + 3 * 86_400)),
+        "it ends in 3 days",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+async def test_it_is_told_once_it_lasts(kind: str, stand: Stand, autojump_clock: MockClock) -> None:
+    breaks, what = CASES[kind]
+    await trio.sleep(5)
+    breaks(stand)
+    hold = KINDS[kind].hold
+    if hold:
+        assert stand.look() == []
+        await trio.sleep(hold)
+    (found,) = stand.look()
+    assert (found["id"], found["what"], found["since"]) == (kind, what, EPOCH + 5)
+    assert found["severity"] == KINDS[kind].severity
+    assert str(found["page"]).partition("#")[0] in ("docs/alerts.md", "docs/durability.md")
+
+
+async def test_other_words_for_the_same(stand: Stand, autojump_clock: MockClock) -> None:
+    stand.seconds = [SimpleNamespace(lag_ms=300.0, cpu=0.1)]
+    stand.gateway.certificates = SimpleNamespace(ends=EPOCH - 1)
+    stand.gateway.journal = SimpleNamespace(failure="", rows_dropped=0)
+    stand.broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=False, exhausted="")
+    stand.look()
+    stand.gateway.journal.rows_dropped = 7
+    assert {each["id"]: each["what"] for each in stand.look()} == {
+        "lag": "the event loop was 300 ms late within the last ten seconds",
+        "certificate-ends": "it has ended",
+        "memory-high": "publishers are held back, because memory is short",
+        "journal-dropping": "7 rows were left out within ten minutes",
+    }
+
+
+async def test_it_ends_and_begins_anew(stand: Stand, autojump_clock: MockClock) -> None:
+    stand.broker.counters.slow_consumers = 4
+    assert [each["since"] for each in stand.look()] == [EPOCH]
+    await trio.sleep(901)
+    assert stand.look() == []
+    stand.broker.counters.slow_consumers = 8
+    assert [each["since"] for each in stand.look()] == [EPOCH + 901]
+
+
+async def test_the_worst_first_and_of_very_many_some(stand: Stand, autojump_clock: MockClock) -> None:
+    stand.gateway.draining = True
+    stand.troubles.dead_letters = {f"/queue/dlq.{number}": 1 for number in range(60)}
+    stand.troubles.losing["/queue/a b"] = Tally("/queue/a b", 0.0)
+    stand.look()
+    await trio.sleep(5)
+    stand.broker.storage = None
+    found = stand.look()
+    assert (len(found), found[0]["id"]) == (MOST, "not-ready")
+    assert {each["severity"] for each in found[1:]} == {"warning"}
+    stand.troubles.dead_letters = {}
+    found = stand.look()
+    assert [each["id"] for each in found] == ["not-ready", "dead-lettering", "memory-only"]
+    assert found[1]["link"] == "#/destination?name=%2Fqueue%2Fa+b"
+
+
+def test_each_is_an_alert_and_has_its_severity() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
+    severities = {
+        f"docs/alerts.md#{rule['alert'].lower()}": rule["labels"]["severity"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+    }
+    for name, kind in KINDS.items():
+        if kind.alert.startswith("docs/"):
+            assert (ROOT / kind.alert).is_file()
+        else:
+            assert kind.severity == severities[kind.page], name
+        assert kind.remedy.endswith(".")
+        assert not kind.title.endswith(".")
+    assert set(CASES) == set(KINDS) - {"journal-dropping"}
