@@ -208,8 +208,13 @@ class TestDurableSubscriptions:
         scene.connect().publish("/topic/a", b"m", **P)
         assert not scene.commit()
 
-    @pytest.mark.parametrize(("headers", "taken"), [({}, False), (NOT, True)])
-    def test_while_the_store_fails(self, scene: Scene, headers: dict[str, str], taken: bool) -> None:
+    @pytest.mark.parametrize(
+        ("policy", "headers", "taken"), [({}, {}, False), ({}, NOT, True), (AS_SENT, {}, True), (AS_SENT, P, False)]
+    )
+    def test_while_the_store_fails(
+        self, stage: Stage, policy: dict[str, object], headers: dict[str, str], taken: bool
+    ) -> None:
+        scene = stage({"/topic/#": policy}, stored=True)
         consumer, client = scene.consumer("/topic/*", durable="true"), scene.connect()
         scene.commit()
         scene.vault.storage.failed("the disk is full")
