@@ -2,7 +2,7 @@
 
 One table (`KINDS`) has the words.  Each kind stands for an alert (`deploy/prometheus/rules.yml`) and its section of
 docs/alerts.md, and has its severity; so a gateway without Prometheus tells the same.  Thresholds are those of the alert
-or lower, and times shorter: who looks here wants to know it at once.
+or lower, and times shorter: a person that looks at the console wants to know at once.
 
 Known weakness: of many destinations with the same problem, some are named.
 """

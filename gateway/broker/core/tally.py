@@ -44,12 +44,11 @@ class Tally:
     Attributes:
         drops: by reason; None: nothing was dropped.
         rates: per second, between the last two looks.
-        looked_at: when the last look was, of the broker's clock.
-        lost_age: how long before that the last loss was found; None: nothing was lost.
+        lost_age: how long before the last look a loss was found; None: nothing was lost.
     """
 
     __slots__ = (
-        *("_before", "_lost_at", "drops", "looked_at", "lost_age", "name", "rates"),
+        *("_before", "_looked_at", "_lost_at", "drops", "lost_age", "name", "rates"),
         *("acknowledged", "conflated", "dead_lettered", "delivered", "expired", "published"),
     )
 
@@ -59,7 +58,7 @@ class Tally:
         self.dead_lettered = self.expired = self.conflated = 0
         self.drops: dict[Drop, int] | None = None
         self.rates = self._before = _NOTHING
-        self.looked_at = now
+        self._looked_at = now
         self._lost_at = 0.0
         self.lost_age: float | None = None
 
@@ -82,7 +81,7 @@ class Tally:
 
     def look(self, now: float) -> bool:
         """Work out the rates since the last look; False: nothing happened."""
-        seconds, self.looked_at = now - self.looked_at, now
+        seconds, self._looked_at = now - self._looked_at, now
         before, came, went, settled = self._before, self.published, self.delivered, self.acknowledged
         found = came, went, settled, self.dropped, self.dead_lettered, self.expired, self.conflated
         # Nearly all destinations of a large gateway are idle: a plain tuple costs a quarter of the other.
