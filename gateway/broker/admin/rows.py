@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..core.ages import Age
-from ..core.counters import Drop
+from ..core.counters import Counts, Drop
 from ..core.ports import ANONYMOUS
-from ..core.tally import Counts
 from ..model.destinations import DURABLE
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue

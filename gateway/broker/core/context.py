@@ -13,7 +13,7 @@ from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
 from .ages import MessageAges
 from .arguments_check import ArgumentsNotice
-from .counters import Counters
+from .counters import Counters, Tallies
 from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Outbox, Source
@@ -21,7 +21,6 @@ from .ports import Application, Destinations, Peer
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage
-from .tally import Tallies
 from .work_limits import WORK_LIMITS, WorkLimits
 
 

@@ -23,9 +23,8 @@ from functools import partial
 
 from ..core.ages import Age
 from ..core.context import Context
-from ..core.counters import Drop
+from ..core.counters import Drop, Tally
 from ..core.scheduler import Timer
-from ..core.tally import Tally
 from ..model.changes import Stored
 from ..model.destinations import QUEUE
 from ..model.message import History, Message
