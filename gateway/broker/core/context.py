@@ -80,15 +80,17 @@ class Context:
 
     def end_commit(self, changes: int) -> None:
         """Show what was routed: once the store has the COMMIT; at once if that changed nothing there."""
-        actions, self.commit = self.commit, None
-        for action in actions or ():
-            assert self.storage is not None  # else there is no action
-            if self.storage.changes == changes:
+        storage, actions = self.storage, self.commit
+        if storage is None or actions is None:
+            return
+        self.commit = None
+        if storage.changes != changes:
+            self.unseen_until = storage.number
+        for action in actions:
+            if storage.changes == changes:
                 action()
             else:
-                self.when_seen(action)
-        if self.storage is not None and self.storage.changes != changes:
-            self.unseen_until = self.storage.number
+                storage.when_gathered(action)
 
     def when_seen(self, action: Callable[[], None]) -> None:
         """Do something when the message may be seen that is being routed."""

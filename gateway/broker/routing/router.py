@@ -158,6 +158,18 @@ class Router:
         queues = [durable.queue for each in topics for durable in each.durable_subscriptions.values()]
         return any(queue.storage is not None and queue.storage.keeps(options) for queue in queues)
 
+    def may_store(self, sendings: Sequence[PreparedSend]) -> bool:
+        """True if one of them may change anything in the store; faster than to ask the policies."""
+        for sending in sendings:
+            for name, _ in sending.targets:
+                target = self.registry.find(name)
+                # Of topics, and queues that are not there yet, that would take longer than to find out by doing it.
+                if not isinstance(target, Queue):
+                    return True
+                if target.storage is not None and target.storage.keeps(sending.options):
+                    return True
+        return False
+
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
         wanted = {name for sending in sendings for name, _ in sending.targets}

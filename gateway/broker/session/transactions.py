@@ -130,7 +130,8 @@ class Transactions(dict[str, Transaction]):
         records.committed(self._peer, name)
         # A kill may undo the COMMIT as long as it is not in the store: no client may have seen what it sends,
         # for the messages that it acknowledges would come again.
-        changes = self._context.begin_commit()
+        is_stored = any(delivery.message.row > 0 for delivery in transaction.deliveries())
+        changes = self._context.begin_commit() if is_stored or self._router.may_store(transaction.sends) else 0
         # Nothing else runs meanwhile, so that others see all of it or nothing.
         try:
             # Before the settlements: an acknowledged message makes no room before these were counted.

@@ -95,6 +95,19 @@ def test_a_commit_that_stores_nothing_is_seen_at_once_unless_it_stands_behind_an
     assert consumer.bodies() == [b"out", b"2"]
 
 
+@pytest.mark.parametrize("headers", [P, {"dedup-id": "1", **P}, {"x-delay": "1", **P}])
+def test_a_durable_message_alone_is_stored_too(scene: Scene, headers: dict[str, str]) -> None:
+    client, consumer = scene.connect(), scene.consumer("/queue/out")
+    client.begin()
+    client.publish("/queue/out", b"out", transaction="t", **headers)
+    client.commit()
+    scene.wait(1.0)
+    assert not consumer.messages()
+    scene.commit()
+    scene.wait(1.0)
+    assert consumer.bodies() == [b"out"]
+
+
 def test_each_commit_waits_for_its_own_batch(scene: Scene, mover: Mover) -> None:
     queue_consumer, topic_consumer = scene.consumer("/queue/out"), scene.consumer("/topic/out")
     mover.move("/queue/out", "/topic/out", body=b"1")
