@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test test-long test-all test-tools pipeline check coverage bench bench-pipeline crash fuzz attacks conformance docs static wheel clean
+.PHONY: help run test test-long test-all test-tools pipeline check coverage bench bench-pipeline crash fuzz attacks conformance docs lock static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
@@ -84,6 +84,17 @@ docs: .venv/docs
 	$(BIN)/python -m docs.generate.commands > docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+# make lock         what the image installs: the newest versions that pyproject.toml allows, with hashes, in deploy/lock/
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
+lock: .venv/lock
+	$(LOCK) --group build --output-file deploy/lock/build.txt
+	$(LOCK) pyproject.toml --output-file deploy/lock/gateway.txt
+	for extra in pipeline java otel; do \
+		$(LOCK) pyproject.toml --extra $$extra --constraint deploy/lock/gateway.txt \
+			--output-file deploy/lock/$$extra.txt || exit 1; \
+	done
+
 # make static       what the pages need from npm, into static/vendor
 static:
 	@tests/install-tools page
@@ -118,6 +129,10 @@ clean:
 
 .venv/docs: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+.venv/lock: pyproject.toml .venv/pip
+	$(BIN)/python -m pip install --quiet --group lock
 	@touch $@
 
 # A folder: other people's clients with their own tests, packed.

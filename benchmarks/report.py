@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -103,21 +103,58 @@ def table(rows: Sequence[Row], bare: Bare, verbose: bool) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table as `docs/benchmarks.md` has it."""
-    lines = [
-        "| scenario | over | server | best to worst round | budget | RabbitMQ 3.10.8 | ActiveMQ 5.17.2 |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """The tables of `docs/benchmarks.md`: what other brokers were measured at, too, and the rest."""
+    by_name: dict[str, list[Row]] = {}
     for row in rows:
-        costs = sorted(sample.cost for sample in row.samples if not sample.missing)
-        unit = "µs".join(row.unit.split("us"))
-        spread = f"{number(costs[0])} to {number(costs[-1])}" if costs else "–"
-        missed = f" ({row.verdict.lower()})" if row.verdict in ("OVER", "UNDER") else ""
-        budget = "–" if row.budget is None else f"{row.budget:,g}" + missed
-        peers = [each.replace("-", "–") for each in row.peers]
-        cells = [f"`{row.name}` {row.title}", row.transport, f"{number(row.cost)} {unit}", spread, budget, *peers]
-        lines.append(f"| {' | '.join(cells)} |")
+        by_name.setdefault(row.name, []).append(row)
+    compared = {name: each for name, each in by_name.items() if any(row.peers != ("-", "-") for row in each)}
+    lines = ["| scenario | server | budget | RabbitMQ | ActiveMQ |", "|---|---|---|---|---|"]
+    lines += [
+        _line([*_measured(each), _per_transport(each, _rabbit), _per_transport(each, _activemq)])
+        for each in compared.values()
+    ]
+    lines += ["", "| scenario | server | budget |", "|---|---|---|"]
+    # What a part costs among few, its ratio says; the page says what there is to say of fsyncs.
+    rest = {
+        name: each for name, each in by_name.items() if name not in compared and not name.endswith(("few", "syncs"))
+    }
+    lines += [_line(_measured(each)) for each in rest.values()]
     return "\n".join(lines)
+
+
+def _measured(rows: Sequence[Row]) -> list[str]:
+    """Name, cost and budget of a scenario over its transports."""
+    unit = "µs".join(rows[0].unit.split("us"))
+    return [
+        f"`{rows[0].name}` {rows[0].title}",
+        f"{_per_transport(rows, lambda row: number(row.cost))} {unit}",
+        _per_transport(rows, _budget_of),
+    ]
+
+
+def _rabbit(row: Row) -> str:
+    return row.peers[0]
+
+
+def _activemq(row: Row) -> str:
+    return row.peers[1]
+
+
+def _budget_of(row: Row) -> str:
+    missed = f" ({row.verdict.lower()})" if row.verdict in ("OVER", "UNDER") else ""
+    return "-" if row.budget is None else f"{row.budget:,g}{missed}"
+
+
+def _per_transport(rows: Sequence[Row], text_of: Callable[[Row], str]) -> str:
+    """What is said of each transport, once where it is the same of all; `-` counts as nothing."""
+    found = {row.transport: text for row in rows if (text := text_of(row)) != "-"}
+    if len({*found.values()}) == 1 and (len(found) == len(rows) or "tcp" in found):
+        return next(iter(found.values()))
+    return "; ".join([text if transport == "tcp" else f"{transport} {text}" for transport, text in found.items()])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def write_json(path: Path, rows: Sequence[Row], bare: Bare, where: str) -> None:

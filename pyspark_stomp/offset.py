@@ -41,7 +41,7 @@ _BYTES = 4 * 1024**2
 _OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
-_PATIENCE = 10.0  # seconds to wait for a message that the stream had: the server may be slow
+MESSAGE_TIMEOUT = 10.0  # seconds to wait for a message that the stream had: the server may be slow
 
 _Result = TypeVar("_Result")
 
@@ -256,7 +256,7 @@ class _Reading:
         silent = time.monotonic() - self._last_progress
         if self._options.selector or not self._options.fail_on_data_loss:
             self.done = silent * 1000 >= self._options.idle_timeout  # the last ones are gone, or were not selected
-        elif silent >= _PATIENCE:
+        elif silent >= MESSAGE_TIMEOUT:
             raise DataLost(
                 f"{self._name}: the messages from {reached} to {self._part.end - 1} were there and do not come; "
                 "failOnDataLoss=false continues without them"

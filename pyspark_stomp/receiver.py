@@ -8,7 +8,7 @@ nothing is unconfirmed, the server has let go of all acknowledged messages.
 
 Rows gather until none comes for a moment (`_IDLE`), for at most `_LINGER` seconds, or until there are enough of them: a
 block costs two syncs, in which nothing is received.  While the store is full they gather unacknowledged, until the
-server has sent as many as `prefetch` allows, and stops, or until they are `_GATHERED` bytes; then the socket is not
+server has sent as many as `prefetch` allows and stops, or until they are `GATHERED_BYTES` bytes; then the socket is not
 read.  If the connection breaks, gathered rows are dropped: they were not acknowledged, and come again.
 
 A lost connection, or an ERROR on one that had worked, is followed by new attempts, with a pause that doubles from 0.1
@@ -33,7 +33,7 @@ from .spool import Spool
 _ROWS = 8_192
 _BYTES = 4 * 1024**2
 # Many bytes, because a server may hang up on a client that reads nothing for long; few enough for a driver's memory.
-_GATHERED = 64 * 1024**2
+GATHERED_BYTES = 64 * 1024**2
 _LINGER = 0.1
 _IDLE = 0.01
 _FIRST_PAUSE = 0.1
@@ -143,7 +143,7 @@ class Receiver:
         collector = Collector(dedup_header=self._options.dedup_header, body=self._options.include_body)
         gathered: set[str] = set()
         while not self._stop.is_set():
-            self.is_blocked = collector.size >= _GATHERED and self._store.full()
+            self.is_blocked = collector.size >= GATHERED_BYTES and self._store.full()
             if self.is_blocked:
                 client.rest(_IDLE)
                 continue

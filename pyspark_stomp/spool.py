@@ -44,7 +44,7 @@ from .errors import DataLost, OptionError
 from .rows import Block, keys_of
 
 _FORMAT = 1
-_LOCK_TIMEOUT = 10.0
+LOCK_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Spool:
 
     def _own(self) -> None:
         """Take the lock; the process of the last query may need a moment to end."""
-        deadline = time.monotonic() + _LOCK_TIMEOUT
+        deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,32 +1,67 @@
-// The demo page: what a person does to one STOMP client (talk.js), and what it shows of that.
+// The demo page: it connects at once and takes part in the market of its tabs (market.js); below that, what a person
+// does to the same STOMP client (talk.js).  It asks for a login only if the gateway refuses it without one.
 //
 // Everything of a frame goes through textContent, so a message can never become markup.
 
+import { Market, NAME, RECEIPT, TOPIC } from "./market.js";
 import { clock, findAddress, isInstalled, readable, Talk } from "./talk.js";
 
+const HELLO = "/topic/hello"; // what one tab sends there, all show
 const KEEP = 200; // messages shown; older ones leave the page
 
 const $ = (id) => document.getElementById(id);
 
 const items = new Map(); // destination -> its item in the list of subscriptions
 let received = 0;
+let mayPublish = true; // false: a rule keeps this client from the market
 
 const talk = new Talk({
   state: show,
-  error: showError,
+  error: refuse,
   message: deliver,
   dropped: takeOff,
   settled: (text) => ($("sent").textContent = text),
 });
 
+const market = new Market(
+  { list: $("senders"), template: $("sender-template") },
+  (body, headers) => talk.publish(TOPIC, body, headers),
+  {
+    counted: (senders) => ($("tabs").textContent = company(senders)),
+    returned: (milliseconds) => ($("trip").textContent = `there and back in ${milliseconds.toFixed(1)} ms`),
+  },
+);
+
+function company(senders) {
+  const others = senders.filter((each) => each !== NAME);
+  if (!senders.length) return "Waiting for prices …";
+  if (!others.length) return "No other tab is open.";
+  return others.length === 1 ? `${others[0]} is here, too.` : `${others.length} others are here, too.`;
+}
+
 function show(state, text) {
   $("state").dataset.state = state;
   $("state-text").textContent = text;
-  $("connect-button").textContent = talk.isOn ? "Disconnect" : "Connect";
-  $("connect-button").classList.toggle("secondary", talk.isOn);
+  $("connection").hidden = talk.isOn;
+  $("disconnect").hidden = !talk.isOn;
   for (const button of document.querySelectorAll("#subscribe button, #send button")) {
     button.disabled = state !== "connected";
   }
+  if (state === "connected" && mayPublish) market.open();
+  else market.close();
+}
+
+function forbid() {
+  mayPublish = false;
+  $("tabs").textContent = `The rules of this gateway forbid ${TOPIC} to this page.`;
+}
+
+/** An ERROR of the gateway.  That a stranger is refused at first is no error of the person at the page. */
+function refuse(title, text, receipt) {
+  if (receipt === RECEIPT) forbid();
+  if (title === "login refused" && !new FormData($("connect")).get("login")) {
+    $("asks").textContent = "This gateway asks for a login.";
+  } else showError(title, text);
 }
 
 function showError(title, text) {
@@ -42,7 +77,14 @@ function hideError() {
 async function connect() {
   const form = new FormData($("connect"));
   hideError();
+  $("asks").textContent = "";
   talk.connect(await findAddress("config.json"), form.get("login"), form.get("passcode"));
+}
+
+async function disconnect() {
+  if (talk.isConnected) market.leave();
+  await talk.disconnect();
+  $("connect-button").focus();
 }
 
 function subscribe(destination) {
@@ -67,7 +109,8 @@ function subscribe(destination) {
 }
 
 function takeOff(destination) {
-  items.get(destination).remove();
+  if (destination === TOPIC) forbid();
+  items.get(destination)?.remove();
   items.delete(destination);
 }
 
@@ -77,6 +120,7 @@ function send(destination, body) {
 }
 
 function deliver(message) {
+  if (message.headers.destination === TOPIC) return market.take(message);
   const entry = $("message-template").content.cloneNode(true);
   const now = new Date();
   entry.querySelector(".destination").textContent = message.headers.destination;
@@ -115,20 +159,41 @@ function onSubmit(id, action) {
   });
 }
 
-onSubmit("connect", () => (talk.isOn ? talk.disconnect() : connect()));
+async function copy() {
+  try {
+    await navigator.clipboard.writeText($("code").textContent);
+    $("copy").textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren($("code")); // over plain HTTP from elsewhere there is no clipboard
+    $("copy").textContent = "Marked: press Ctrl+C";
+  }
+}
+
+async function begin() {
+  try {
+    const address = await findAddress("config.json");
+    $("code").textContent = $("code").textContent.replace(/wss?:[^"]+/, address);
+    talk.subscribe(TOPIC);
+    subscribe(HELLO);
+    talk.connect(address);
+  } catch (error) {
+    show("offline", "Not connected");
+    showError("The gateway does not answer", error.message);
+  }
+}
+
+onSubmit("connect", connect);
 onSubmit("subscribe", () => subscribe($("subscribe-destination").value.trim()));
 onSubmit("send", () => send($("send-destination").value.trim(), $("send-body").value));
+$("disconnect").addEventListener("click", disconnect);
 $("error-dismiss").addEventListener("click", hideError);
 $("clear").addEventListener("click", clear);
+$("copy").addEventListener("click", copy);
+$("second").href = location.href;
+addEventListener("pagehide", () => talk.isConnected && market.leave());
 
-show("offline", "Not connected");
-if (isInstalled()) {
-  findAddress("config.json").then(
-    (address) => ($("address").textContent = address),
-    (error) => showError("The gateway does not answer", error.message),
-  );
-} else {
-  $("connect-button").disabled = true;
+if (isInstalled()) begin();
+else {
   showError(
     "The STOMP client is not installed",
     "The gateway runs, but static/vendor/stomp.umd.min.js is missing. Run `make static`, which takes it from npm's package @stomp/stompjs, and load this page again.",

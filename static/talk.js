@@ -35,9 +35,9 @@ export function readable(octets) {
 
 export class Talk {
   /**
-   * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text); message(it,
-   *   destination), of the subscription; dropped(destination), a subscription that has ended; settled(text), what
-   *   became of the last SEND
+   * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text, receipt), of the frame
+   *   that was refused; message(it, destination), of the subscription; dropped(destination), a subscription that has
+   *   ended; settled(text), what became of the last SEND
    */
   constructor(hooks) {
     this.hooks = hooks;
@@ -50,6 +50,10 @@ export class Talk {
 
   get isOn() {
     return this.client !== null;
+  }
+
+  get isConnected() {
+    return this.client?.connected ?? false;
   }
 
   connect(brokerURL, login, passcode) {
@@ -78,7 +82,7 @@ export class Talk {
     if (this.subscriptions.has(destination)) return false;
     const each = { headers, once, id: "", live: null };
     this.subscriptions.set(destination, each);
-    this.start(destination, each);
+    if (this.isConnected) this.start(destination, each); // else as soon as it is
     return true;
   }
 
@@ -98,11 +102,16 @@ export class Talk {
     this.client.publish({ destination, body, headers: { ...type, ...headers, receipt } });
   }
 
+  /** A SEND that nothing is said about: one of a page's own, not of the person at it. */
+  publish(destination, body, headers = {}) {
+    this.client.publish({ destination, body, headers });
+  }
+
   connected(frame) {
     this.client.reconnectDelay = RETRY;
+    for (const [destination, each] of this.subscriptions) this.start(destination, each);
     const server = frame.headers.server ? ` to ${frame.headers.server}` : "";
     this.hooks.state("connected", `Connected${server}, STOMP ${this.client.connectedVersion}`);
-    for (const [destination, each] of this.subscriptions) this.start(destination, each);
   }
 
   /** The server's ERROR: shown word for word, save a shutdown, which names the time to come back. */
@@ -116,7 +125,7 @@ export class Talk {
     for (const [destination, each] of this.subscriptions) {
       if (receipt && each.id === receipt) this.drop(destination);
     }
-    this.hooks.error(frame.headers.message || "The server refused", frame.body);
+    this.hooks.error(frame.headers.message || "The server refused", frame.body, receipt);
     if (!this.client.connected) this.disconnect(); // the login was refused, and would be refused again
   }
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 
 import click
 
 _HEAD = """# Commands
 
-Made of `gateway --help` by `make docs`. Status 2 means everywhere that the command line itself is wrong.
+Made of `gateway --help` by `make docs`. Every command has `--help`. Exit status 2 says that the command line is wrong.
 """
+
+Said = tuple[str, str]
+"""An option as its help shows it: names and text."""
 
 
 def page(main: click.Command) -> str:
@@ -24,16 +30,69 @@ def _of(context: click.Context) -> Iterator[str]:
     path = context.command_path
     depth = len(path.split())
     if not isinstance(command, click.Group):
-        yield f"{'#' * depth} {path}\n"
-        yield f"```text\n{command.get_help(context).strip()}\n```\n"
+        yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
+        if shown := "\n\n".join(_shown(context)):
+            yield f"```text\n{shown}\n```\n"
         return
     if depth > 1:
-        yield f"{'#' * depth} {path}\n\n{(command.help or '').strip()}\n"
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        assert below is not None  # it is on the list
-        if not below.hidden:
-            yield from _of(click.Context(below, info_name=name, parent=context))
+        yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
+    below = [each for name in command.list_commands(context) if not (each := _context(context, name)).command.hidden]
+    shared = _shared([each for each in below if not isinstance(each.command, click.Group)])
+    if shared:
+        yield from _listed(shared, depth + 1)
+    for each in below:
+        yield from _of(_without(each, set(shared)))
+
+
+def _shown(context: click.Context) -> Iterator[str]:
+    """Arguments and options of a command, where it has any."""
+    command = context.command
+    if any(isinstance(each, click.Argument) for each in command.params):
+        yield " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+    formatter = context.make_formatter()
+    command.format_options(context, formatter)
+    if options := formatter.getvalue().strip():
+        yield options
+
+
+def _context(parent: click.Context, name: str) -> click.Context:
+    assert isinstance(parent.command, click.Group)
+    command = parent.command.get_command(parent, name)
+    assert command is not None  # it is on the list
+    return click.Context(command, info_name=name, parent=parent)
+
+
+def _shared(contexts: list[click.Context]) -> dict[Said, list[str]]:
+    """Options that several of these commands have in the same words -> those commands."""
+    found: dict[Said, list[str]] = defaultdict(list)
+    for context in contexts:
+        for option in context.command.params:
+            if (said := _said(option, context)) is not None:
+                found[said].append(str(context.info_name))
+    return {said: names for said, names in found.items() if len(names) > 1}
+
+
+def _said(option: click.Parameter, context: click.Context) -> Said | None:
+    return option.get_help_record(context) if isinstance(option, click.Option) else None
+
+
+def _without(context: click.Context, shared: set[Said]) -> click.Context:
+    """The command without these options, and without `--help`, which all have."""
+    command = context.command
+    if isinstance(command, click.Group):
+        return context
+    left = copy.copy(command)
+    left.params = [each for each in command.params if _said(each, context) not in shared]
+    left.add_help_option = False
+    return click.Context(left, info_name=context.info_name, parent=context.parent)
+
+
+def _listed(shared: dict[Said, list[str]], depth: int) -> Iterator[str]:
+    formatter = click.HelpFormatter()
+    for names in dict.fromkeys(map(tuple, shared.values())):
+        with formatter.section(", ".join(names)):
+            formatter.write_dl([said for said, of in shared.items() if tuple(of) == names])
+    yield f"{'#' * depth} Options of several commands\n\n```text\n{formatter.getvalue().strip()}\n```\n"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Everything comes from the one table in `gateway/broker/headers`; a test compares
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, Spelling, Treatment
 from gateway.broker.headers.table import TABLE
@@ -19,77 +19,77 @@ HEAD = """\
 Written by `make docs` from `gateway/broker/headers`; change them there.
 
 Clients of RabbitMQ, ActiveMQ, Artemis, Apollo and Spring use other names and units for the same options. The gateway
-reads them all. Each header has one canonical name and aliases; an alias keeps the unit of its broker. **If a frame has
-several names of one header, the first in the order of these tables counts**: the canonical name before its aliases.
-
-Each header has a treatment:
-
-| Treatment | Meaning |
-| --- | --- |
-| honoured | The gateway does what the header says. Values outside of the table are an ERROR that lists the allowed. |
-| passed on | The gateway does not use the header. Subscribers get it unchanged. |
-| refused | The gateway cannot fulfil the request: an ERROR says so. Values that ask for nothing are accepted. |
-| without effect | The request makes no difference here; the table says why. |
+reads them all. **If a frame has several names of one header, the first in these tables counts.** A value that a table
+does not allow is an ERROR that lists the allowed ones. Numbers have digits, without spaces, points or a plus.
 
 A header that is not on this page is the user's own: subscribers get that of a SEND unchanged, and other frames ignore
-it. **Letter case counts in names**, and so does every hyphen: `X-Delay`, `Priority`, `Expires`, `delay` or `x-ttl` on a
-SEND are the user's own headers, without effect. Only 1.0 reads STOMP's standard headers in any case. Write numbers in
-the digits 0 to 9, without spaces, points or a plus. `true`, `false`, `set` and `remove` may have capital letters.
+it. **Letter case and hyphens count**: `X-Delay`, `Priority` or `x-ttl` on a SEND are the user's own headers. Only 1.0
+reads STOMP's standard headers in any case.
+
+Every frame but CONNECT may have `receipt`, which asks for a RECEIPT when the frame is carried out. BEGIN, COMMIT and
+ABORT have `transaction`, its name.
+
+A header that is refused gets an ERROR; one without effect is accepted, because it makes no difference here.
 """
 
 _NEAR_MISSES = (
-    "Other headers of a SUBSCRIBE have no effect and are no ERROR. A name that differs from one of these only in "
-    f"capitals, `-` or `_`, or that is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}, gets a line in the log with "
-    "the right name, unless the frame has that as well."
+    "Other headers of a SUBSCRIBE have no effect. A name that differs only in capitals, `-` or `_`, or that is "
+    f"{' or '.join(f'`{word}`' for word in OTHER_WORDS)}, gets a line in the log with the right name."
 )
-
-_COLUMNS = ("Header", "Values", "Aliases", "Treatment", "Meaning")
-_OF_SEND = ("Header", "Values", "Aliases", "Treatment", "Subscribers see it", "Meaning")
+_ARGUMENTS = (
+    "They [change the policy](policies.md#queue-arguments-of-clients) of the queue that the frame creates, or of the "
+    "messages that wait for a topic's subscription. Subscribers never see them."
+)
 
 
 def page() -> str:
     """The reference page, in Markdown."""
     parts = [HEAD]
-    for title, command, note in (
-        ("CONNECT and STOMP", "CONNECT", ""),
-        ("SEND", "SEND", "A SEND may have queue arguments as well: see below."),
-        ("SUBSCRIBE", "SUBSCRIBE", f"A SUBSCRIBE may have queue arguments as well: see below. {_NEAR_MISSES}"),
+    for title, commands, note in (
+        ("CONNECT and STOMP", ("CONNECT",), ""),
+        ("SEND", ("SEND",), f"Subscribers do not see {_unseen()}. An alias of {_also()} comes as this name as well."),
+        ("SUBSCRIBE", ("SUBSCRIBE",), _NEAR_MISSES),
     ):
-        parts.append(_section(title, note, _rows(command), command == "SEND"))
-    parts.append(
-        _section(
-            "Queue arguments on SEND and SUBSCRIBE",
-            "They change the policy of the queue; a limit is only ever lowered. They count in the frame that creates "
-            "the queue; for an existing queue they change nothing. With `client_queue_arguments = false`, a frame "
-            "whose arguments would change the policy gets an ERROR. On a subscription to a topic they apply to the "
-            "messages that wait for it. Subscribers never see them.",
-            [row for row in TABLE if row.argument],
-        )
-    )
-    for title, command in (
-        ("UNSUBSCRIBE", "UNSUBSCRIBE"),
-        ("ACK", "ACK"),
-        ("NACK", "NACK"),
-        ("BEGIN, COMMIT and ABORT", "BEGIN"),
-        ("DISCONNECT", "DISCONNECT"),
-    ):
-        parts.append(_section(title, "", _rows(command)))
+        parts.append(_section(title, note, _rows(*commands)))
+    parts.append(_section("Queue arguments on SEND and SUBSCRIBE", _ARGUMENTS, [row for row in TABLE if row.argument]))
+    parts.append(_section("UNSUBSCRIBE", "", _rows("UNSUBSCRIBE")))
+    parts.append(_section("ACK and NACK", "", _rows("ACK", "NACK")))
     return "\n".join(parts)
 
 
-def _rows(command: str) -> list[HeaderRow]:
-    return [row for row in TABLE if command in row.frames and not row.argument]
+def _rows(*commands: str) -> list[HeaderRow]:
+    """Rows of some frames, without those of the head."""
+    rows = [row for row in TABLE if set(commands) & set(row.frames)]
+    return [row for row in rows if not row.argument and row.name != "receipt"]
 
 
-def _section(title: str, note: str, rows: Iterable[HeaderRow], of_send: bool = False) -> str:
-    columns = _OF_SEND if of_send else _COLUMNS
-    lines = [f"## {title}", "", *([note, ""] if note else []), _line(columns), _line(["---"] * len(columns))]
+def _section(title: str, note: str, rows: list[HeaderRow]) -> str:
+    parts = [f"## {title}", *([note] if note else [])]
+    if honoured := [row for row in rows if row.treatment is Treatment.HONOURED]:
+        lines = [(_names(row), _values(row), _meaning(row)) for row in honoured]
+        parts.append(_table(("Header", "Values", "Meaning"), lines))
+    if others := list(_others(rows)):
+        parts.append(_table(("Header", "Treatment", "Reason"), others))
+    return "\n\n".join(parts) + "\n"
+
+
+def _others(rows: Iterable[HeaderRow]) -> Iterator[tuple[str, str, str]]:
+    """Rows that are not honoured; those that say the same are one."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        cells = [_name(row.spellings[0]), _values(row, row.spellings[0]), _aliases(row), row.treatment.value]
-        if of_send:
-            cells.append(_seen(row))
-        lines.append(_line([*cells, row.meaning]))
-    return "\n".join(lines) + "\n"
+        if row.treatment is not Treatment.HONOURED:
+            groups.setdefault((row.treatment.value, row.meaning), []).extend(_other(each) for each in row.spellings)
+    for (treatment, meaning), names in groups.items():
+        yield ", ".join(names), treatment, meaning
+
+
+def _other(spelling: Spelling) -> str:
+    passing = " or ".join(f"`{word}`" if word else "empty" for word in spelling.passes)
+    return _name(spelling) + (f" unless {passing}" if passing else "")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join([_line(each) for each in (head, ["---"] * len(head), *rows)])
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -100,29 +100,32 @@ def _name(spelling: Spelling) -> str:
     return f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "")
 
 
-def _values(row: HeaderRow, spelling: Spelling) -> str:
-    if row.treatment is not Treatment.REFUSED:
-        return spelling.values.allowed
-    passing = " or ".join(f"`{word}`" if word else "an empty value" for word in spelling.passes)
-    return f"{passing} is accepted" if passing else "none"
+def _names(row: HeaderRow) -> str:
+    return "<br>".join(_name(each) for each in row.spellings)
 
 
-def _aliases(row: HeaderRow) -> str:
-    """The other names, each with its values if they differ from those of the canonical name."""
-    first, *others = row.spellings
-    texts = []
-    for each in others:
-        values = _values(row, each)
-        texts.append(_name(each) + ("" if values == _values(row, first) else f": {values}"))
-    return "<br>".join(texts)
+def _values(row: HeaderRow) -> str:
+    """The values of the canonical name, then those of aliases that differ."""
+    texts: dict[str, list[str]] = {}
+    for each in row.spellings:
+        texts.setdefault(each.values.allowed, []).append(f"`{each.name}`")
+    (first, _), *others = texts.items()
+    return "<br>".join([first, *(f"{', '.join(names)}: {text}" for text, names in others)])
 
 
-def _seen(row: HeaderRow) -> str:
-    if row.treatment is Treatment.REFUSED:
-        return "no"
-    if row.also_canonical:
-        return f"yes; an alias as `{row.name}` as well"
-    return "yes" if row.visible else "no"
+def _meaning(row: HeaderRow) -> str:
+    return f"Of NACK alone. {row.meaning}" if row.frames == ("NACK",) else row.meaning
+
+
+def _unseen() -> str:
+    """Headers that do not reach subscribers, without those that say so, and those that end the SEND."""
+    hidden = [row for row in TABLE if row.frames == ("SEND",) and not row.visible]
+    hidden = [row for row in hidden if row.treatment is not Treatment.REFUSED and "do not see" not in row.meaning]
+    return ", ".join(f"`{row.name}`" for row in hidden)
+
+
+def _also() -> str:
+    return ", ".join(f"`{row.name}`" for row in TABLE if row.also_canonical)
 
 
 if __name__ == "__main__":

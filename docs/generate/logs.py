@@ -1,6 +1,6 @@
 """Page of the log: every line that the gateway can log, read out of its source: logger, event, level, fields.
 
-    python -m docs.generate.logs             writes the tables of docs/logs.md anew
+    python -m docs.generate.logs             writes the lists of docs/logs.md anew
 
 An event that is put together shows what varies in braces.  One that is a variable is found where the module has it as a
 constant; else it is a sentence of another module (`listeners.warnings`), and is left out.
@@ -40,10 +40,10 @@ class Event:
     levels: dict[str, None] = field(default_factory=dict)
     fields: dict[str, None] = field(default_factory=dict)
 
-    def row(self) -> str:
+    def line(self) -> str:
         names = ", ".join([f"`{name}`" if name != "..." else name for name in self.fields])
         levels = ", ".join(["error" if level == "exception" else level for level in self.levels])
-        return f"| `{self.text}` | {levels} | {names} |"
+        return f"* `{self.text}` ({levels}){': ' if names else ''}{names}"
 
 
 @cache
@@ -126,20 +126,14 @@ def words() -> str:
     return page[: page.index("\n\n### ")]
 
 
-def tables() -> Iterator[str]:
+def lists() -> Iterator[str]:
     logger = None
     for event in events().values():
         if event.logger != logger:
-            yield from (
-                "",
-                f"### {event.logger or 'Without a logger'}",
-                "",
-                "| Event | Level | Fields |",
-                "| --- | --- | --- |",
-            )
+            yield from ("", f"### {event.logger or 'Without a logger'}", "")
             logger = event.logger
-        yield event.row()
+        yield event.line()
 
 
 if __name__ == "__main__":
-    PAGE.write_text("\n".join([words(), *tables(), ""]))
+    PAGE.write_text("\n".join([words(), *lists(), ""]))

@@ -50,17 +50,15 @@ if TYPE_CHECKING:
 HEAD = f"""\
 # Metrics
 
-Written by `make docs` from `gateway/observe/`; change it there. `/metrics` has them as Prometheus or OpenMetrics text,
-for requests with `Authorization: Bearer` and the `metrics_token` or `admin_token`; while neither is set, for loopback.
+Written by `make docs` from `gateway/observe/`. `/metrics` has them as Prometheus or OpenMetrics text, for requests with
+`Authorization: Bearer` and the `metrics_token` or `admin_token`; while neither is set, for this machine.
 
-* [deploy/prometheus/prometheus.yml](../deploy/prometheus/prometheus.yml) scrapes a gateway, and
-  [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml) has the alerts: [what to do at each](alerts.md).
-* [deploy/grafana/stomp-gateway.json](../deploy/grafana/stomp-gateway.json) is a dashboard: import it in Grafana
-  and choose the data source.
+[prometheus.yml](../deploy/prometheus/prometheus.yml) scrapes a gateway, [rules.yml](../deploy/prometheus/rules.yml) has
+the [alerts](alerts.md), and [stomp-gateway.json](../deploy/grafana/stomp-gateway.json) is a dashboard for Grafana.
 
 A scrape takes one or two milliseconds of the event loop, and up to 10 ms more with very many queues. Values of labels
-are words of the gateway, never chosen by clients, and all of them are there from the start. The exception is the
-setting `metrics_destinations`: it names single destinations, {MOST_SHOWN} at most.
+are never chosen by clients, and are all there from the start. Only the setting `metrics_destinations` adds some:
+{MOST_SHOWN} destinations at most. `_total` is a counter, the others are gauges, except where the text says so.
 
 """
 
@@ -79,6 +77,8 @@ _SECTIONS = (
     ("Traces", "With [traces](tracing.md)."),
 )
 
+_SHORT = 5  # words of labels that are repeated
+
 _PROCESS = """
 ## Process
 
@@ -91,7 +91,7 @@ def page() -> str:
     """The reference page, in Markdown."""
     with tempfile.TemporaryDirectory() as folder:
         sections = [
-            "\n\n".join(filter(None, (f"## {title}", text, "".join(_table(metrics)))))
+            "\n\n".join(filter(None, (f"## {title}", text, "".join(_list(metrics)))))
             for (title, text), metrics in zip(_SECTIONS, every(Path(folder)), strict=True)
         ]
     return HEAD + "\n".join(sections) + _PROCESS
@@ -124,10 +124,15 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
     yield of_spans(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
 
 
-def _table(metrics: Iterator[Metric]) -> Iterator[str]:
-    yield "| Metric | Kind | Labels | Meaning |\n| --- | --- | --- | --- |\n"
+def _list(metrics: Iterator[Metric]) -> Iterator[str]:
+    same: dict[str, str] = {}  # labels with their values -> the metric that named them before
     for family in metrics:
-        yield f"| `{exposed(family)}` | {family.type} | {_labels(family)} | {family.documentation} |\n"
+        name, labels = exposed(family), _labels(family)
+        shown = f"The same as of `{same[labels]}`" if labels in same else labels
+        kind = "" if family.type in ("counter", "gauge") else f"{family.type.capitalize()}."
+        yield f"* `{name}`: {' '.join(filter(None, [family.documentation, f'{shown}.' if shown else '', kind]))}\n"
+        if len(labels.split()) > _SHORT:
+            same.setdefault(labels, name)
 
 
 def exposed(family: Metric) -> str:
@@ -143,8 +148,8 @@ def _labels(family: Metric) -> str:
             if key != "le":
                 values.setdefault(key, {})[value] = None
     if family.type == "info" or "destination" in values:
-        return ", ".join([f"`{key}`" for key in values])
-    return "; ".join([f"`{key}`: {', '.join(found)}" for key, found in values.items()])
+        return f"By {', '.join([f'`{key}`' for key in values])}" if values else ""
+    return "; ".join([f"By `{key}`: {', '.join(found)}" for key, found in values.items()])
 
 
 if __name__ == "__main__":

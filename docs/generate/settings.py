@@ -7,13 +7,14 @@ All of it comes from the class in `gateway/config/settings.py`; a test compares 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.config.kinds import KIB, MIB
+from gateway.config.kinds import quantity_of
 from gateway.config.reference import GROUPS, TABLES, descriptions, toml
 from gateway.config.settings import Settings
 
@@ -26,9 +27,16 @@ Written by `make docs` from `gateway/config/`. A setting comes from, strongest f
 2. the file `gateway.toml` in the working directory, or the one that `GATEWAY_CONFIG` names;
 3. the default.
 
-A list is comma-separated in a variable, and an array in the file. Bytes may have a unit: `64MiB`, in the file
-`"64MiB"`. A relative path in the file is relative to its folder, in a variable to the working directory. An unknown
-name or a wrong value ends the start with one sentence that says where it stands.
+A list is comma-separated in a variable, and an array in the file. A relative path in the file is relative to its
+folder, in a variable to the working directory. An unknown name or a wrong value ends the start with one sentence that
+says where it stands.
+
+Bytes and durations may have a unit, also in policies; in the file such a value stands in quotes: `"64MiB"`, `"30s"`.
+
+* Bytes: `kB`, `MB`, `GB`, `TB` (1,000 each), `KiB`, `MiB`, `GiB`, `TiB` (1,024 each).
+* Durations: `ms`, `s`, `min` or `m`, `h`, `d`, `w`, or their words, like `250 ms`, `1.5h` or `7 days`.
+
+Behind each name is its default, and what else it may be.
 
     gateway check-config          # the settings in force, and the source of each value
     gateway check-config --bind   # and whether the ports are free
@@ -43,23 +51,19 @@ def page() -> str:
 
 def _section(title: str, names: Iterable[str]) -> str:
     rows = [_row(name, Settings.model_fields[name]) for name in names]
-    return f"\n## {title}\n\n| Setting | Default | Meaning |\n| --- | --- | --- |\n{''.join(rows)}"
+    return f"\n## {title}\n\n{''.join(rows)}"
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    text = descriptions()[name].replace("|", "\\|")
     shown = f"[[{name}]]" if name in TABLES else name
-    return f"| `{shown}` | {'; '.join(filter(None, [_default(field), _allowed(field)]))} | {text} |\n"
+    return f"* `{shown}` ({'; '.join(filter(None, [_default(field), _allowed(field)]))}): {descriptions()[name]}\n"
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.default
+    value, quantity = field.default, quantity_of(field)
     if value is None or value in ("", [], ()):
         return "none"
-    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
-        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
-        return f"`{value}` ({size})"
-    return f"`{toml(value)}`"
+    return f"`{toml(value)}`" + (f", {quantity.in_words(value)}" if quantity and value else "")
 
 
 def _allowed(field: FieldInfo) -> str:
@@ -70,10 +74,13 @@ def _allowed(field: FieldInfo) -> str:
             if getattr(constraint, key, None) is not None:
                 bounds[key] = getattr(constraint, key)
     if "pattern" in bounds:
-        return f"`{bounds['pattern']}`".replace("|", "\\|")
+        words = re.fullmatch(r"\^\(([\w|-]+)\)\$", bounds["pattern"])
+        return f"`{words[1].replace('|', '`, `')}`" if words else field.description or f"`{bounds['pattern']}`"
+    quantity = quantity_of(field)
+    shown = quantity.in_words if quantity else "{:,}".format
     if "gt" in bounds:
-        return f"over {bounds['gt']}, to {bounds['le']}"
-    return f"{bounds['ge']}–{bounds['le']}" if "ge" in bounds else ""
+        return f"over {shown(bounds['gt'])}, to {shown(bounds['le'])}"
+    return f"{shown(bounds['ge'])} to {shown(bounds['le'])}" if "ge" in bounds else ""
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Monitor:
         self._minute = self._last_minute()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.sampler.run)
-            await trio.to_thread.run_sync(self.history.open)
+            await trio.to_thread.run_sync(self.history.open, abandon_on_cancel=True)
             await self._disks.look()
             while True:
                 try:

@@ -122,6 +122,10 @@ class SubscriptionRow(ApiModel):
     oldest_unacknowledged_age: float | None = Field(
         description="age in seconds, at least, of the oldest of them; null: none"
     )
+    waiting: int | None = Field(
+        description="messages that wait in its queue, or that of its durable subscription; null: it has none"
+    )
+    stored: int | None = Field(description="messages of that queue that outlive the process, unacknowledged ones too")
     delivered: int | None = Field(description="messages of a queue; null: not counted for a topic")
     durable: str | None = Field(description="name of the durable subscription; null: it ends with its session")
     browser: bool

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.config.values import SHORTEST_INTERVAL, duration_like, parse_size
+from gateway.config.values import SHORTEST_INTERVAL, duration_like, size
 
 from .layout import ArchiveError
 
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _DURATION = duration_like("60s, 5m, 48h or 90d")
 _INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -51,7 +44,7 @@ def _size(text: str) -> int:
 )
 @click.option(
     "--max-bytes",
-    type=_size,
+    type=size,
     default="64MiB",
     metavar="BYTES",
     show_default=True,

@@ -1,6 +1,15 @@
 """Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.failing` makes an ERROR frame of one."""
 
+from collections.abc import Collection
+from difflib import get_close_matches
+
 from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
+
+
+def hint(word: str, known: Collection[str]) -> str:
+    """The end of a sentence on an unknown word: the known one that may be meant, or nothing."""
+    near = get_close_matches(word[:80], known, 1, 0.8)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class HeaderMissing(ProtocolError):

@@ -3,29 +3,32 @@
 It runs the gateway's own code on the current file; a running gateway may have read an older one.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gateway.auth import passwords
-from gateway.auth.rules import Explanation, Rules
-from gateway.broker.core.authorization import FREE
-from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Identity
-from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
-from gateway.config.settings import SettingsError, load
-from gateway.files import FileFault
+
+if TYPE_CHECKING:
+    from gateway.auth.rules import Explanation, Rules
+
+_ACTIONS = [action.value for action in Action]
+_TRANSPORTS = ["tcp", "websocket"]
+_UNIX = "unix"
 
 _GROUP = "A group of the user; repeatable. By default those of users_file."
 
 _ADDRESS = (
-    f"The user's address, behind all trusted proxies; {UNIX}: a unix socket. "
+    f"The user's address, behind all trusted proxies; {_UNIX}: a unix socket. "
     "Without it, rules with addresses do not apply."
 )
 
@@ -36,12 +39,12 @@ def _address(_context: click.Context, _option: click.Parameter, text: str | None
     """The address in the form of rules; empty: a unix socket; None: not given."""
     if text is None:
         return None
-    if text == UNIX:
+    if text == _UNIX:
         return ""
     try:
         found = ip_address(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not an address: write 192.0.2.7, 2001:db8::7 or {UNIX}") from None
+        raise click.BadParameter(f"{text!r} is not an address: write 192.0.2.7, 2001:db8::7 or {_UNIX}") from None
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(mapped or found)
 
@@ -53,10 +56,10 @@ def acl() -> None:
 
 @acl.command()
 @click.argument("user")
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("action", type=click.Choice(_ACTIONS))
 @click.argument("destination")
 @click.option("--group", "groups", multiple=True, help=_GROUP)
-@click.option("--transport", type=click.Choice(TRANSPORTS), default=TRANSPORTS[0], show_default=True)
+@click.option("--transport", type=click.Choice(_TRANSPORTS), default=_TRANSPORTS[0], show_default=True)
 @click.option("--address", callback=_address, metavar="ADDRESS", help=_ADDRESS)
 @click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
 def explain(
@@ -75,6 +78,10 @@ def explain(
     Exit status: 0 when it is allowed; 3 when it is refused, or only a part of a pattern is allowed; 1 with a sentence
     when the rules cannot be read, or DESTINATION is wrong.
     """
+    from gateway.auth.rules import Rules
+    from gateway.broker.errors import NotAllowed
+    from gateway.config.settings import SettingsError, load
+
     try:
         settings = load()
         rules = Rules(settings.rule)
@@ -93,6 +100,9 @@ def explain(
 
 def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
     """The groups of a user in the users file; none, with a warning, if it cannot be read."""
+    from gateway.auth import passwords
+    from gateway.files import FileFault
+
     if users_file is None:
         return frozenset()
     try:
@@ -117,6 +127,9 @@ def _names(user: str, action: Action, destination: str) -> list[str]:
 
 
 def _explained(rules: Rules, identity: Identity, way: tuple[str, str | None], action: Action, name: str) -> Explanation:
+    from gateway.auth.rules import Explanation
+    from gateway.broker.core.authorization import FREE
+
     free = ""
     if name.startswith((*FREE, *destinations.TEMPORARY)):
         free = "temporary destinations, and those of a session of its own, need no rule"

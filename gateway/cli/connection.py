@@ -88,6 +88,9 @@ def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
         client.disconnect()
 
 
+_HOW_TO_LOG_IN = f"; --url stomp://USER@HOST:PORT names the user, and {PASSCODE} or --passcode-file has the passcode"
+
+
 class Terminated(BaseException):
     pass
 
@@ -104,7 +107,8 @@ def told(doing: str) -> Iterator[None]:
         yield
         sys.stdout.flush()
     except StompError as error:
-        raise click.ClickException(f"{doing}: {error}") from None
+        hint = _HOW_TO_LOG_IN if "login refused" in str(error) else ""
+        raise click.ClickException(f"{doing}: {error}{hint}") from None
     except KeyboardInterrupt:
         sys.exit(130)
     except Terminated:

@@ -1,12 +1,15 @@
 """Command line: `serve`, `check-config`, `passwd` and `store`; other commands have modules of their own.
 
-Each command imports only the modules that it needs: `gateway passwd` loads no event loop.  An error is one sentence on
+Each command imports only the modules that it needs: `gateway passwd` loads no event loop, and `gateway --help` none of
+the commands: their lines stand here.  An error is one sentence on
 standard error and status 1, never a traceback; `serve.py` has the statuses of `serve`.  The findings of `gateway store`
 go to standard error, too, a sentence each: standard output belongs to the export.
 """
 
 from __future__ import annotations
 
+import difflib
+import gc
 import importlib
 import shlex
 import signal
@@ -25,18 +28,59 @@ if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
 
+_LINES = {
+    "acl": "Explain what the rules allow a user.",
+    "archive": "Write the journal into Parquet files.",
+    "check-config": "Check the settings, and print those in force.",
+    "doctor": "Find what is wrong with a gateway or its proxy.",
+    "passwd": "Add, change, list or remove users.",
+    "pipeline": "Make tables and reports of the archive, and replay it.",
+    "relay": "Move messages from one STOMP server to another.",
+    "send": "Send a message, or one for each line of input.",
+    "serve": "Run the gateway.",
+    "store": "Check, export or import the store.",
+    "subscribe": "Print the messages of queues and topics.",
+    "top": "Watch rates, destinations and sessions in the terminal.",
+}
+"""What `gateway --help` says of each command."""
+
+
+_NO_USER = "write FILE and USER, like `gateway passwd users.txt alice`; --list shows all users"
+
+_MEANT = {
+    "serve": ("start", "run", "server", "up"),
+    "top": ("status", "stats", "list", "queues"),
+    "check-config": ("check", "config", "validate"),
+    "send": ("publish", "pub"),
+    "subscribe": ("consume", "receive", "listen", "sub", "read"),
+    "passwd": ("user", "users", "adduser", "password"),
+}
+"""Commands, and words for them that other programs have."""
+
+
+class _OfSettings(click.Command):
+    """A command that settings control, and few options or none."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            where = "settings stand in gateway.toml, or in the file that GATEWAY_CONFIG names, or in variables"
+            raise click.UsageError(f"{error.format_message().rstrip('.')}: {where} (docs/settings.md)", ctx) from None
+
+
 class _Commands(click.Group):
     """The commands of this file, and those that are imported at their first use."""
 
     elsewhere: ClassVar = {
-        "acl": ("gateway.cli.acl", "acl"),
-        "archive": ("gateway.archive.command", "archive"),
-        "doctor": ("gateway.doctor.command", "doctor"),
-        "pipeline": ("gateway.pipeline.command", "pipeline"),
-        "relay": ("gateway.relay.command", "relay"),
-        "send": ("gateway.cli.send", "send"),
-        "subscribe": ("gateway.cli.subscribe", "subscribe"),
-        "top": ("gateway.cli.top", "top"),
+        "acl": "gateway.cli.acl",
+        "archive": "gateway.archive.command",
+        "doctor": "gateway.doctor.command",
+        "pipeline": "gateway.pipeline.command",
+        "relay": "gateway.relay.command",
+        "send": "gateway.cli.send",
+        "subscribe": "gateway.cli.subscribe",
+        "top": "gateway.cli.top",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,9 +89,22 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.elsewhere:
             return super().get_command(ctx, cmd_name)
-        module, name = self.elsewhere[cmd_name]
-        found: click.Command = getattr(importlib.import_module(module), name)
+        found: click.Command = getattr(importlib.import_module(self.elsewhere[cmd_name]), cmd_name)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            meant = [command for command, words in _MEANT.items() if name in words]
+            meant = meant or difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            ctx.fail(f"there is no command {name!r}" + (f"; did you mean {meant[0]}?" if meant else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _LINES[name]) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,24 +113,30 @@ def main() -> None:
     """A STOMP broker for browsers over WebSocket and workers over TCP."""
 
 
-@main.command()
+@main.command(cls=_OfSettings)
 def serve() -> None:
     """Run the gateway with its HTTP side until SIGTERM or Ctrl-C, then drain.
+
+    Its settings stand in gateway.toml, or in variables: see `gateway check-config`.
 
     Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
     """
     # A SIGHUP before the gateway catches it must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    settings = _load()
-    from gateway.cli.serve import run
-    from gateway.config.errors import StartError
+    gc.disable()  # until the gateway runs: see `App`
+    try:
+        settings = _load()
+        from gateway.cli.serve import run
+        from gateway.config.errors import StartError
 
-    with _one_sentence(StartError):
-        status = run(settings)
+        with _one_sentence(StartError):
+            status = run(settings)
+    finally:
+        gc.enable()
     sys.exit(status)
 
 
-@main.command("check-config")
+@main.command("check-config", cls=_OfSettings)
 @click.option("--bind", is_flag=True, help="Also try to open every port.")
 @click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
 @click.option("--hypercorn", is_flag=True, help="Print only the options of hypercorn for the addresses of `http`.")
@@ -130,7 +193,7 @@ def _check_files(settings: Settings) -> None:
             load(settings.handlers)
     with _one_sentence(StoreError, say=partial(unusable, "store")):
         preflight.look(settings.store)
-    warning = preflight.unkept((text, table.values) for table in settings.policy for text in table.match)
+    warning = preflight.unkept(settings.policy_by_pattern)
     if warning and settings.store == "memory":
         click.echo(f"Warning: {warning}", err=True)
     with _one_sentence(StartError):
@@ -201,9 +264,7 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
     if len(given) > 1:
         raise click.ClickException(f"{given[0]} and {given[1]} contradict each other")
     if listed is (user is not None):
-        raise click.ClickException(
-            "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
-        )
+        raise click.ClickException("--list names all users: leave USER out" if listed else _NO_USER)
     from gateway.auth import passwords
     from gateway.files import FileFault
 

@@ -14,7 +14,6 @@ import socket
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
-import structlog
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_http
@@ -23,6 +22,7 @@ from gateway.app import App
 from gateway.config.errors import StartError
 from gateway.config.settings import Settings
 from gateway.observe import logs
+from gateway.observe.slim import structlog
 from gateway.process import systemd
 from gateway.process.asyncio_bridge import CRASHED
 from gateway.runtime.listeners import open_all

@@ -14,6 +14,7 @@ import click
 from gateway.client import Client
 from gateway.client.protocol import handle_of
 from gateway.codec import Frame
+from gateway.config.values import duration_like
 from gateway.text import visible
 
 from .connection import connected, header, json_line, server_of, told, where
@@ -34,7 +35,7 @@ LATE = 3  # the exit status if --timeout comes before --count messages
     "--json", "as_json", is_flag=True, help="Lines of JSON with headers and body, as `send --json` reads them."
 )
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds.")
+@click.option("--timeout", type=duration_like("10s or 5m", 0.001), help="End after so long, like 10s or 5m.")
 def subscribe(
     destinations: tuple[str, ...],
     headers: dict[str, str],
@@ -47,7 +48,7 @@ def subscribe(
 ) -> None:
     """Write the messages of each DESTINATION to standard output: the body and a line end.
 
-    Messages of a queue are consumed, unless --browse is given.
+    Messages of a queue are consumed: each that is shown is gone from the queue.  With --browse they stay.
 
     Exit status: 0 after --count messages, or --timeout without it, or the end of --browse; 3 when --timeout came before
     --count; 130 after Ctrl-C; 1 and one sentence when the server refuses or the connection is lost.
@@ -63,11 +64,18 @@ def subscribe(
         for number, destination in enumerate(destinations):
             client.request("SUBSCRIBE", {"id": str(number), "destination": destination, **wanted, **headers})
         browsers = len(destinations) if browse else 0
+        if not browse and "browser" not in headers and (queues := [each for each in destinations if _is_queue(each)]):
+            names = visible(", ".join(queues))
+            click.echo(f"consumes {names}: each message shown is gone from the queue; --browse only looks", err=True)
         with _Reader(client, as_json, count or math.inf, window, browsers) as reader:
             is_late = reader.run(time.monotonic() + (timeout or math.inf))
     if is_late and count:
         click.echo(f"{reader.written} of {count} messages came in {timeout:g} s", err=True)
         sys.exit(LATE)
+
+
+def _is_queue(destination: str) -> bool:
+    return destination.startswith(("/queue/", "/amq/queue/")) or not destination.startswith("/")
 
 
 class _Reader:

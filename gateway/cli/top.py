@@ -29,7 +29,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gateway.client.server import FileError, context_of, reason_of
+from gateway.client.server import FileError, context_of, unreachable
+from gateway.config.values import duration_like
 from gateway.text import visible
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
@@ -294,8 +295,8 @@ class AdminClient:
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next request opens a new one
-            reason = reason_of(error, self._ca, self._cert) if isinstance(error, OSError) else ""
-            raise NoAnswer(f"{self.url} does not answer: {reason or error or type(error).__name__}") from None
+            reason = unreachable(error, self._ca, self._cert) if isinstance(error, OSError) else str(error)
+            raise NoAnswer(f"{self.url} does not answer: {reason or type(error).__name__}") from None
         try:
             told = json.loads(content)
         except ValueError:
@@ -371,7 +372,13 @@ class Screen:
 @click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
 @click.option("--cert", default="", help="The client certificate, for https.")
 @click.option("--key", default="", help="Its key, if it has a file of its own.")
-@click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
+@click.option(
+    "--interval",
+    type=duration_like("1s or 500ms", 0.2, 60),
+    default="1s",
+    show_default=True,
+    help="Pause between two looks.",
+)
 @click.option("--once", is_flag=True, help="Print it once, and end; the default without a terminal.")
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
     """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.

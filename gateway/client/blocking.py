@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from gateway.codec import Frame, ProtocolError, Version
 
 from .protocol import ClientProtocol
-from .server import FileError, StompServer, context_of, reason_of
+from .server import FileError, StompServer, context_of, reason_of, unreachable
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
 # `receive` hands over about so many bytes at once: an Arrow column of bytes holds 2 GiB at most.
-_AT_ONCE = 64 * 1024**2
+BYTES_AT_ONCE = 64 * 1024**2
 # A server counts as dead after so many of its intervals without a byte.
 _MARGIN = 2.5
 # RabbitMQ's message when the session's process died, as it does at a SUBSCRIBE to a stream that is just being made.
@@ -74,7 +74,7 @@ class Client:
         except FileError as error:
             raise ConnectionLost(f"cannot connect to {self._name}: {error}") from None
         except OSError as error:
-            reason = reason_of(error, where.ca, where.cert) or error
+            reason = unreachable(error, where.ca, where.cert)
             raise ConnectionLost(f"cannot connect to {self._name}: {reason}") from None
         self._sent = self._heard = time.monotonic()
         try:
@@ -195,18 +195,18 @@ class Client:
     def receive(self, timeout: float) -> list[Frame]:
         """MESSAGE and RECEIPT frames that have come; empty: none within the timeout, in seconds.
 
-        Together they exceed `_AT_ONCE` bytes by a chunk at most, unless one frame alone does.
+        Together they exceed `BYTES_AT_ONCE` bytes by a chunk at most, unless one frame alone does.
 
         Raises ConnectionLost: the connection has ended, or the server's heart-beats have; ServerError: an ERROR came,
         or bytes that are not STOMP.
         """
         if not self._frames:
             self._pull(timeout)
-        if self._held <= _AT_ONCE:
+        if self._held <= BYTES_AT_ONCE:
             frames, self._frames, self._held = self._frames, [], 0
             return frames
         count = size = 0
-        while count < len(self._frames) and size < _AT_ONCE:
+        while count < len(self._frames) and size < BYTES_AT_ONCE:
             size += len(self._frames[count].body) + self._frames[count].head.size
             count += 1
         frames, self._frames = self._frames[:count], self._frames[count:]

@@ -7,6 +7,7 @@ alert stands in place of the first answer.
 The files are read for each connection: a process that runs for months shows a renewed certificate.
 """
 
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,15 @@ def reason_of(error: OSError, ca: str = "", cert: str = "") -> str:
     elif any(word in said for word in (*_REFUSED, _DEMANDED, _FAILED)):
         return f"it does not take the certificate in {cert}: {said.lower().replace('_', ' ')}"
     return ""
+
+
+def unreachable(error: OSError, ca: str = "", cert: str = "") -> str:
+    """Why a server cannot be reached, for a sentence."""
+    if isinstance(error, ConnectionRefusedError):
+        return "no server listens there"
+    if isinstance(error, socket.gaierror):
+        return "there is no host of that name"
+    return reason_of(error, ca, cert) or error.strerror or str(error)
 
 
 @dataclass(frozen=True)

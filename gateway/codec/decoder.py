@@ -314,7 +314,10 @@ class Decoder:
         size = len(buffer) - position
         if size > self._limits.header_block + 2:  # two for the start of an empty line
             raise self._limits.headers_too_large()
-        if buffer.find(b"\0", position + self._searched) >= 0:
+        nul = buffer.find(b"\0", position + self._searched)
+        if nul > position and self._version is None:  # most other protocols have a NUL early
+            self._check_opening(buffer[position:nul].partition(b"\n")[0], complete=True)
+        if nul >= 0:
             raise _nul_in_headers()
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
         line = buffer[position : line_end if line_end >= 0 else position + _LONGEST_COMMAND_LINE]
@@ -382,11 +385,21 @@ def _nul_in_headers() -> MalformedFrame:
     return MalformedFrame("NUL byte among the headers", "end the headers with an empty line, also before an empty body")
 
 
+_PROTOCOLS = {
+    b"\x16": "is the start of TLS, and this port has none",
+    b"AMQP": "is the start of AMQP, and this port speaks STOMP",
+    b"\x10": "is the start of MQTT, and this port speaks STOMP",
+    b"PROXY ": "is a PROXY header, and this port expects none",
+    **{method + b" /": "is a request of HTTP, and this port speaks STOMP" for method in (b"GET", b"POST", b"HEAD")},
+}
+"""First bytes of other protocols, and what to say of them."""
+
+
 def _no_command(line: bytes) -> MalformedFrame:
-    shown = line[:40].decode("latin-1")
-    return MalformedFrame(
-        "this is not STOMP", f"{shown!r} is not a STOMP command; open the session with CONNECT or STOMP"
-    )
+    shown = line[:40].rstrip(b"\r").decode("latin-1")
+    other = next((name for start, name in _PROTOCOLS.items() if line.startswith(start)), "")
+    detail = "is not a STOMP command; open the session with CONNECT or STOMP"
+    return MalformedFrame("this is not STOMP", f"{shown!r} {other or detail}")
 
 
 def _cr_behind_command() -> MalformedFrame:

@@ -11,13 +11,31 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from gateway.config import policies, rules, toml_file
+from gateway.config import kinds, policies, rules, toml_file
 from gateway.config.toml_file import SettingsError, SettingsFile
 
 _KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(rules.KEYS)}
 """Keys of the settings that are tables."""
 _PLURALS = {"policy": "policies", "rule": "rules"}
+
+SECRETS = frozenset({"admin_token", "metrics_token"})
+"""Settings with secret values."""
+
+_MEANT = {
+    "tcp": ("port", "host", "listen", "bind", "address", "stomp"),
+    "users_file": ("user", "users", "login", "password", "passcode", "auth"),
+    "admin_token": ("token", "api_key"),
+    "allowed_origins": ("origin", "origins", "cors"),
+    "store": ("database", "persistence", "persistent", "storage", "data"),
+    "tls_certificate": ("cert", "certificate", "ssl_certificate"),
+    "tls_key": ("key", "ssl_key"),
+    "log_level": ("debug", "verbose", "loglevel"),
+    "[[policy]]": ("queue", "queues", "topic", "topics", "destinations"),
+    "[[rule]]": ("permission", "permissions", "acl"),
+}
+"""Settings, and words for them that other programs have."""
 
 _KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
 """Variables that Kubernetes sets in every pod beside a service named `gateway`; they are no settings."""
@@ -111,20 +129,25 @@ def _unknown(name: str, value: object, names: Collection[str]) -> str:
     for kind, keys in _KEYS.items():
         if name in keys:
             return f"{name} belongs in a [[{kind}]]: it is a key of {_PLURALS[kind]} and no setting"
-    hint = _hint(name, {each: each for each in names})
-    if isinstance(value, dict) and hint not in [f"did you mean {kind}?" for kind in _KEYS]:
+    hint = _hint(name, {each: f"[[{each}]]" if each in _KEYS else each for each in names})
+    if isinstance(value, dict) and "[[" not in hint:
         hint = "settings stand outside of tables: write them above the first [header]"
     return f"there is no setting {name!r}; {hint}"
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
     """A hint at the setting that may be meant, of `known` names and their spelling."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {known[near[0]]}?" if near else "`gateway check-config --list` names them all"
+    word = name.lower().replace("-", "_").removeprefix("gateway_")
+    longer = [each for each in known if each.startswith(word)] if len(word) > 3 else []
+    meant = next((found for found, others in _MEANT.items() if word in others), "")
+    if not meant:
+        near = [word] if word in known else longer or difflib.get_close_matches(word, known, 1)
+        meant = near[0] if near else ""
+    return f"did you mean {known.get(meant, meant)}?" if meant else "`gateway check-config --list` names them all"
 
 
-def sentence(error: ValidationError, sources: Sources) -> str:
-    """The first error, with the setting's place, its value, and the values allowed."""
+def sentence(error: ValidationError, sources: Sources, fields: Mapping[str, FieldInfo]) -> str:
+    """The first error, with the setting's place, its value, and the values allowed.  `fields`: of all settings."""
     first = error.errors()[0]
     fault = first.get("ctx", {}).get("error")
     if isinstance(fault, toml_file.TableError):
@@ -135,7 +158,13 @@ def sentence(error: ValidationError, sources: Sources) -> str:
         values = ", ".join([f"{name} is {value} ({sources.of(name)})" for name, value in fault.values.items()])
         return f"settings do not fit together: {reason}; {values}"
     name = str(first["loc"][0])
-    # Our own sentences show the value where it helps; pydantic's never do.
-    is_hidden = name in ("admin_token", "metrics_token") or first["type"] == "value_error"
-    shown = "" if is_hidden else f", not {first['input']!r}"
-    return f"{sources.place(name)} is wrong: {reason}{shown}"
+    if first["type"] == "value_error":  # a sentence of ours, which shows the value where it helps
+        return f"{sources.place(name)} is wrong: {reason}"
+    shown = "" if name in SECRETS else f", not {_shown(first['input'], kinds.quantity_of(fields[name]))}"
+    return f"{sources.place(name)} must be {kinds.words(fields[name])}{shown}"
+
+
+def _shown(value: object, quantity: kinds.Quantity | None) -> str:
+    """A value as in the file, a number with its unit."""
+    text = toml_file.shown(value)
+    return f"{text} {quantity.unit}" if quantity and isinstance(value, (int, float)) else text

@@ -1,24 +1,28 @@
 """Kinds of values that settings have beside plain numbers and texts.
 
 A kind is an annotated type.  The text of its ValueError stands behind the name of the setting in the error message.
+`words` says what a setting allows: in the error message, and on docs/settings.md.
 """
 
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import EnumMeta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from gateway import net
 from gateway.broker.errors import NotAllowed
-from gateway.broker.model.destinations import FANOUT, canonical
+from gateway.broker.model.destinations import FANOUT, canonical, meant
 from gateway.broker.model.patterns import check_pattern, has_wildcard
 from gateway.config import toml_file
-from gateway.config.values import Address, parse_size
+from gateway.config.values import Address, duration_in_words, parse_duration, parse_size, size_in_words
 from gateway.journal import ALL, NONE
 
 KIB = 1024
@@ -63,7 +67,7 @@ def _check_name(text: str) -> None:
 
 def _check_metrics_pattern(text: str) -> None:
     if text != FANOUT and not text.startswith(_METRIC_KINDS):
-        raise ValueError(f"{text!r} is no queue and no topic; write a full name, like /queue/orders or /queue/orders.#")
+        raise ValueError(f"{text!r} is no queue and no topic; did you mean {' or '.join(meant(text))}?")
     try:
         check_pattern(text, text)
         if not has_wildcard(text):
@@ -121,30 +125,115 @@ def _read_place(value: object) -> object:
     return value or None  # an empty variable, which a shell unsets so, would name the working directory
 
 
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Numbers that may be written as texts with units."""
+
+    noun: str  # with its article
+    unit: str  # of a bare number
+    parse: Callable[[str], float]  # raises ValueError
+    in_words: Callable[[Any], str]  # a number with a unit that suits it
+
+    def read(self, value: object) -> object:
+        """A value of the file or of a variable."""
+        if isinstance(value, bool):  # a number to pydantic
+            raise ValueError(f"it must be {self.noun}, not {toml_file.shown(value)}")
+        return self.parse(value) if isinstance(value, str) else value
+
+
+_SIZE = Quantity("a number of bytes", "bytes", parse_size, size_in_words)
+_SECONDS = Quantity("a duration", "s", parse_duration, duration_in_words)
+_MILLISECONDS = Quantity(
+    "a duration in whole milliseconds",
+    "ms",
+    lambda text: parse_duration(text, "ms"),
+    lambda number: duration_in_words(number / 1000),
+)
+
+
+def _list_of(one: str, example: str) -> FieldInfo:
+    found: FieldInfo = Field(description=f'{one}, or a list of them, like ["{example}"]')
+    return found
+
+
 _List = BeforeValidator(toml_file.listed)
 
-Size = Annotated[int, BeforeValidator(lambda value: parse_size(value) if isinstance(value, str) else value)]
-Addresses = Annotated[list[str], NoDecode, _List, _each(Address.parse)]
-Origins = Annotated[list[str], NoDecode, _List, AfterValidator(lambda value: [net.listed(text) for text in value])]
-Networks = Annotated[list[str], NoDecode, _List, _each(_check_network)]
-Names = Annotated[list[str], NoDecode, _List, _each(_check_name)]
-MetricsPatterns = Annotated[list[str], NoDecode, _List, _each(_check_metrics_pattern)]
-UrlPath = Annotated[str, AfterValidator(_check_url_path)]
-Endpoint = Annotated[str, AfterValidator(_check_endpoint)]
-Bodies = Annotated[str, BeforeValidator(_check_bodies)]
-Place = Annotated[Path | None, BeforeValidator(_read_place)]
+Size = Annotated[int, _SIZE, BeforeValidator(_SIZE.read)]
+Seconds = Annotated[float, _SECONDS, BeforeValidator(_SECONDS.read)]
+Milliseconds = Annotated[int, _MILLISECONDS, BeforeValidator(_MILLISECONDS.read)]
+Addresses = Annotated[list[str], NoDecode, _List, _each(Address.parse), _list_of("an address", "127.0.0.1:61613")]
+Origins = Annotated[
+    list[str],
+    NoDecode,
+    _List,
+    AfterValidator(lambda value: [net.listed(text) for text in value]),
+    _list_of("an origin", "https://example.org"),
+]
+Networks = Annotated[list[str], NoDecode, _List, _each(_check_network), _list_of("an address or network", "10.0.0.0/8")]
+Names = Annotated[list[str], NoDecode, _List, _each(_check_name), _list_of("a name", "ops")]
+MetricsPatterns = Annotated[
+    list[str], NoDecode, _List, _each(_check_metrics_pattern), _list_of("a name or pattern", "/queue/orders.#")
+]
+UrlPath = Annotated[str, AfterValidator(_check_url_path), Field(description='the path of a URL, like "/ws"')]
+Endpoint = Annotated[str, AfterValidator(_check_endpoint), Field(description="a URL")]
+Bodies = Annotated[
+    str, BeforeValidator(_check_bodies), Field(description='"all", "none", or a number of bytes, like "4KiB"')
+]
+Place = Annotated[Path | None, BeforeValidator(_read_place), Field(description="the path of a file or folder")]
 Store = Annotated[
     str,
     _matching(
         r"memory|sqlite:.+",
         lambda value: f"{value!r} is no store; write memory, or sqlite:PATH with the path of a file",
     ),
+    Field(description='"memory" or "sqlite:PATH"'),
 ]
-Token = Annotated[str, _matching(r"[!-~]*", lambda _: "a token must be printable ASCII without spaces")]
+Token = Annotated[
+    str,
+    _matching(r"[!-~]*", lambda _: "a token must be printable ASCII without spaces"),
+    Field(description="a text of printable ASCII without spaces"),
+]
 Attribute = Annotated[
     str,
     _matching(
         r"(\w+(\.\w+)*:\w+)?",
         lambda value: f"{value!r} is no attribute of a module; write module:attribute, like prices.app:handlers",
     ),
+    Field(description='"module:attribute"'),
 ]
+
+
+def quantity_of(field: FieldInfo) -> Quantity | None:
+    """The units of a setting; None: it has none."""
+    return next((each for each in field.metadata if isinstance(each, Quantity)), None)
+
+
+def words(field: FieldInfo) -> str:
+    """The values that a setting allows, behind "must be"."""
+    if field.description:
+        return field.description
+    keys = ("ge", "gt", "le", "pattern")
+    found = [(key, getattr(constraint, key, None)) for constraint in field.metadata for key in keys]
+    limits = {key: limit for key, limit in found if limit is not None}
+    kind, quantity = field.annotation, quantity_of(field)
+    if "pattern" in limits:
+        return _one_of(limits["pattern"].strip("^()$").split("|"))
+    if isinstance(kind, EnumMeta):
+        return _one_of([member.value for member in kind])
+    if kind is bool:
+        return "true or false"
+    if kind is int or kind is float:
+        noun = quantity.noun if quantity else "a whole number" if kind is int else "a number"
+        return f"{noun} {_between(limits, quantity.in_words if quantity else '{:,}'.format)}"
+    return "a text"
+
+
+def _one_of(choices: list[str]) -> str:
+    *some, last = map(toml_file.shown, choices)
+    return f"{', '.join(some)} or {last}"
+
+
+def _between(limits: dict[str, Any], shown: Callable[[Any], str]) -> str:
+    if "gt" in limits:
+        return f"of more than {shown(limits['gt'])}, at most {shown(limits['le'])}"
+    return f"from {shown(limits['ge'])} to {shown(limits['le'])}"

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, TypeGuard
 
 from gateway.broker.errors import NotAllowed
+from gateway.broker.model import destinations
 from gateway.broker.model.destinations import (
     DIRECT,
     FANOUT,
@@ -31,10 +32,10 @@ from gateway.broker.model.destinations import (
     lacks_slash,
 )
 from gateway.broker.model.patterns import WILDCARDS, split
-from gateway.broker.model.policy import DEFAULT, OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, OnNack, SlowConsumerAction, Visible, WhenFull
 from gateway.config.kinds import bodies
 from gateway.config.toml_file import TableError, read_each, shown, unknown
-from gateway.config.values import parse_size
+from gateway.config.values import parse_duration, parse_size
 
 TEN_YEARS = 315_360_000  # seconds. A longer time is most likely a mistake of units.
 
@@ -52,7 +53,7 @@ _MEANT = {
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_bytes", "log_age"})
+FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "subscriptions_keep", "log_messages", "log_bytes", "log_age"})
 
 
 class PolicyError(TableError):
@@ -111,6 +112,10 @@ def _read_size(value: object) -> int:
     return value
 
 
+def _read_duration(value: object) -> object:
+    return _UP_TO_TEN_YEARS.read(parse_duration(value) if isinstance(value, str) else value)
+
+
 def _read_switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError
@@ -141,7 +146,8 @@ def _read_destination(value: object) -> str:
     return name
 
 
-_SECONDS = _number("between 0 and 315,360,000 (seconds, at most ten years)", 0, TEN_YEARS)
+_UP_TO_TEN_YEARS = _number("", 0, TEN_YEARS)
+_SECONDS = KeyRule('a duration from 0 to ten years, like 10 (seconds), "10s" or "7 days"', _read_duration)
 _SWITCH = KeyRule("true or false", _read_switch)
 _SIZE = KeyRule('0, or at least 1,024 (bytes; units like "64KiB" are allowed)', _read_size)
 
@@ -163,6 +169,8 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "auto_delete": _SWITCH,
     "idle_timeout": _SECONDS,
     "durable": _SWITCH,
+    "subscriptions_keep": _one_of(Kept),
+    "visible": _one_of(Visible),
     "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
     "log_bytes": _SIZE,
     "log_age": _SECONDS,
@@ -177,9 +185,10 @@ def read_tables(value: object, settings: Collection[str] = ()) -> tuple[PolicyTa
 
 
 def _read_table(table: Mapping[str, object], settings: Collection[str]) -> PolicyTable:
-    match = _read_match(table)
+    match = _read_match(table, settings)
     try:
-        values = {key: _read_value(key, value, settings) for key, value in table.items() if key != "match"}
+        _refuse_unknown(table, settings)
+        values = {key: _read_value(key, value) for key, value in table.items() if key != "match"}
         for key, reason in _misfits(match, values):
             raise PolicyError(reason, key)
     except PolicyError as error:
@@ -188,8 +197,9 @@ def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Polic
     return PolicyTable(match, values)
 
 
-def _read_match(table: Mapping[str, object]) -> tuple[str, ...]:
+def _read_match(table: Mapping[str, object], settings: Collection[str]) -> tuple[str, ...]:
     if "match" not in table:
+        _refuse_unknown(table, settings)
         raise PolicyError('match is missing; write the destinations of the policy, like match = "/queue/orders.*"')
     match = table["match"]
     patterns = [match] if isinstance(match, str) else match
@@ -225,22 +235,40 @@ def _refuse_kind(pattern: str) -> str:
     meant, name = _MEANT.get(kind, QUEUE), pattern.removeprefix(kind)
     if meant in (REPLY_QUEUE, REPLY_TOPIC):
         name = "#"
-    if lacks_slash(pattern):
-        return f"has no slash in front; did you mean {shown('/' + pattern)}? The queue is {shown(QUEUE + pattern)}"
+    if lacks_slash(pattern) or lacks_slash(pattern.replace(".", "/", 1)):
+        return f"has no slash in front; {_did_you_mean(pattern)} The queue is {shown(QUEUE + pattern)}"
     if name and not name.startswith("/"):
         return _named(meant + name)
-    kinds = f"{', '.join(KINDS)}, followed by a name; or {FANOUT}"
-    return f"does not start with a kind of destination that has policies: {kinds}"
+    return f"is of no kind that has policies; {_did_you_mean(pattern)}"
 
 
-def _read_value(key: str, value: object, settings: Collection[str]) -> object:
-    rule = KEY_RULES.get(key)
-    if rule is None:
-        raise PolicyError(unknown(key, "policy", ["match", *KEY_RULES], settings), key)
+def _did_you_mean(name: str) -> str:
+    found = [_server_name(each) for each in destinations.meant(name)]
+    return f"did you mean {' or '.join(map(shown, found))}?"
+
+
+def _server_name(name: str) -> str:
+    """A name of a client as policies have it."""
+    kind = next((kind for kind in _MEANT if name.startswith(kind)), "")
+    return _MEANT[kind] + name.removeprefix(kind) if kind else name
+
+
+def _refuse_unknown(table: Mapping[str, object], settings: Collection[str]) -> None:
+    known = ["match", *KEY_RULES]
+    for key in table:
+        if key not in known:
+            raise PolicyError(unknown(key, PolicyError.kind, known, settings), key)
+
+
+def _read_value(key: str, value: object) -> object:
+    rule = KEY_RULES[key]
     try:
         return rule.read(value)
-    except (ValueError, NotAllowed):
-        raise PolicyError(f"{key} must be {rule.words}, not {shown(value)}", key) from None
+    except (ValueError, NotAllowed) as error:
+        hint = (
+            f"; {_did_you_mean(str(value))}" if isinstance(error, NotAllowed) and "did you mean" in error.detail else ""
+        )
+        raise PolicyError(f"{key} must be {rule.words}, not {shown(value)}{hint}", key) from None
 
 
 def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

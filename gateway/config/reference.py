@@ -13,11 +13,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.config.errors import variable
+from gateway.config.errors import SECRETS, variable
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
-from gateway.config.settings import LISTENERS, Address, Settings
-
-SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret values
+from gateway.config.settings import LISTENERS, MEMORY_ONLY, Address, Settings, keep_messages
 
 HIDDEN = "(hidden)"
 
@@ -126,10 +124,13 @@ def rows(settings: Settings) -> Iterator[dict[str, object]]:
 
 
 def summary(settings: Settings) -> Iterator[str]:
-    """The authenticators, rules and open addresses, as comments of `gateway.toml`."""
+    """The store, authenticators, rules and open addresses, as comments of `gateway.toml`."""
     ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
     if settings.certificates_are_users:
         ways.append("tls_client_ca")
+    memory = f"{MEMORY_ONLY}; {keep_messages()}"
+    kept = f"durable messages are kept in {settings.store.removeprefix('sqlite:')}, and the others in memory"
+    yield f"# Store: {memory if settings.store == 'memory' else kept}."
     yield f"# Authenticators: {', '.join(ways) or 'none, so every client may connect under any name'}."
     yield f"# Rules: {len(settings.rule) or 'none, so every client may do everything'}."
     yield f"# Admin API: {_admins(settings)}."

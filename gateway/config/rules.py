@@ -21,7 +21,7 @@ from gateway.broker.model import destinations
 from gateway.broker.model.access import Action
 from gateway.broker.model.destinations import APP, DIRECT, FANOUT, QUEUE, TOPIC, USER
 from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_words, split
-from gateway.config.toml_file import SettingsFile, TableError, lines_of, read_each, shown, unknown
+from gateway.config.toml_file import SettingsFile, TableError, did_you_mean, lines_of, read_each, shown, unknown
 
 OWN = "{user}"  # the word of a pattern that stands for the user's own name
 
@@ -98,11 +98,11 @@ def placed(tables: Sequence[RuleTable], file: SettingsFile) -> tuple[RuleTable, 
 
 
 def _read_table(table: Mapping[str, object], settings: Collection[str]) -> RuleTable:
+    if "destination" not in table:
+        _refuse_unknown(table, settings)
     destination, patterns = _read_destination(table)
     try:
-        for key in table:
-            if key not in KEYS:
-                raise RuleError(unknown(key, RuleError.kind, KEYS, settings), key)
+        _refuse_unknown(table, settings)
         given = [key for key in ("allow", "deny") if key in table]
         if len(given) != 1:
             has = "both" if given else "neither"
@@ -120,6 +120,12 @@ def _read_table(table: Mapping[str, object], settings: Collection[str]) -> RuleT
     except RuleError as error:
         error.match = destination
         raise
+
+
+def _refuse_unknown(table: Mapping[str, object], settings: Collection[str]) -> None:
+    for key in table:
+        if key not in KEYS:
+            raise RuleError(unknown(key, RuleError.kind, KEYS, settings), key)
 
 
 def _read_names(
@@ -147,7 +153,11 @@ def _refuse_name(name: str) -> str:
 
 
 def _refuse_other(known: Sequence[str]) -> Callable[[str], str]:
-    return lambda name: "" if name in known else f"is none of {', '.join(known)}"
+    def refuse(name: str) -> str:
+        hint = did_you_mean(name, known)
+        return "" if name in known else f"is none of {', '.join(known)}{'; ' * bool(hint)}{hint}"
+
+    return refuse
 
 
 def _as_compared(text: str) -> str:
@@ -233,7 +243,8 @@ def _with_kind(text: str) -> str:
                 raise ValueError(f'needs a name behind the last slash; all names are "{text}**"')
             return kind + text[len(start) :]
     if text.startswith("/"):
-        raise ValueError(f"does not start with a kind of destination that has rules: {', '.join(KINDS)}, or a name")
+        meant = " or ".join(map(shown, destinations.meant(text)))
+        raise ValueError(f"is of no kind of destination that has rules; did you mean {meant}?")
     if destinations.lacks_slash(text):
         raise ValueError(f"has no slash in front; did you mean {shown('/' + text)}? The queue is {shown(QUEUE + text)}")
     return QUEUE + text

@@ -7,7 +7,7 @@ Parts of `gateway.config.settings.Settings`, which reads and checks all settings
 from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gateway.config import rules
 from gateway.config.kinds import (
@@ -21,6 +21,7 @@ from gateway.config.kinds import (
     Names,
     Networks,
     Place,
+    Seconds,
     Size,
     Token,
 )
@@ -30,8 +31,13 @@ FrameRate = Annotated[int, Field(ge=0, le=10_000_000)]
 ByteRate = Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)]
 
 
+_PART = SettingsConfigDict(defer_build=True)  # only the whole is used
+
+
 class SecuritySettings(BaseSettings):
     """TLS, authenticators, rules, and limits."""
+
+    model_config = _PART
 
     tcp_tls: Addresses = Field([])
     """Addresses of STOMP over TCP with TLS. 61614 is the usual port."""
@@ -43,9 +49,9 @@ class SecuritySettings(BaseSettings):
     """File of the certificate chain, in PEM, the server's own certificate first."""
 
     tls_key: Place = None
-    """File of its private key, in PEM, without a passphrase."""
+    """File of the private key of tls_certificate, in PEM, without a passphrase."""
 
-    tls_min_version: str = Field("1.2", pattern="^1[.][23]$")
+    tls_min_version: str = Field("1.2", pattern="^1[.][23]$", description='"1.2" or "1.3", in quotes')
     """Lowest version of TLS: 1.2 or 1.3."""
 
     tls_client_ca: Place = None
@@ -66,7 +72,8 @@ class SecuritySettings(BaseSettings):
     on`). Then every connection must have one and come from trusted_proxies."""
 
     websocket_proxy_protocol: bool = False
-    """The same for websocket and websocket_tls, before the HTTP request."""
+    """Whether connections to websocket and websocket_tls begin with a PROXY protocol header, before the HTTP
+    request."""
 
     authenticator: Attribute = ""
     """Python [function](security.md#a-function-of-your-own) that authenticates clients, as `module:attribute`. It is
@@ -82,43 +89,45 @@ class SecuritySettings(BaseSettings):
     jwt_audience: str = ""
     """Value that the claim `aud` must have or contain. Empty: any."""
 
-    jwt_user_claim: str = Field("sub", min_length=1)
+    jwt_user_claim: str = Field("sub", min_length=1, description="a text that is not empty")
     """Claim that holds the user's name; `a.b` is the claim `b` in the claim `a`."""
 
     jwt_groups_claim: str = "groups"
     """Claim that lists the user's groups: an array, or words, like `realm_access.roles` of Keycloak."""
 
-    jwt_leeway: Annotated[float, Field(ge=0, le=300)] = 10.0
+    jwt_leeway: Annotated[Seconds, Field(ge=0, le=300)] = 10.0
     """Seconds by which the clocks of issuer and gateway may differ."""
 
-    token_warning: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    token_warning: Annotated[Seconds, Field(ge=0, le=86_400)] = 60.0
     """Seconds before a token expires at which its session is warned, to renew it."""
 
-    ticket_lifetime: Annotated[float, Field(gt=0, le=600)] = 30.0
+    ticket_lifetime: Annotated[Seconds, Field(gt=0, le=600)] = 30.0
     """Seconds for which a ticket of `POST /api/v1/tickets` is valid."""
 
     max_tickets: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Unused tickets at once."""
 
-    cookie_name: str = Field("session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+    cookie_name: str = Field(
+        "session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="letters, digits and !#$%&'*+.^_`|~-"
+    )
     """Name of the signed cookie of the upgrade."""
 
     cookie_keys: Place = None
     """File of the secrets, one a line, that sign cookies (itsdangerous, as Flask and Starlette use it), the newest
     first. None: cookies are not accepted."""
 
-    cookie_age: Annotated[float, Field(gt=0, le=31_536_000)] = 43_200.0
+    cookie_age: Annotated[Seconds, Field(gt=0, le=31_536_000)] = 43_200.0
     """Seconds for which a signed cookie is valid."""
 
-    cookie_user: str = Field("user", min_length=1)
+    cookie_user: str = Field("user", min_length=1, description="a text that is not empty")
     """Key in the cookie's data that holds the user's name."""
 
     login_attempts: Annotated[int, Field(ge=1, le=100_000)] = 60
-    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute. An address
-    with a successful login within a day is still checked, until it has as many failures of its own. Tokens, tickets,
-    cookies and certificates are always checked."""
+    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute; refusals
+    of the `authenticator` count, too. An address with a successful login within a day is still checked, until it has as
+    many failures of its own. Tokens, tickets, cookies and certificates are always checked."""
 
-    login_delay: Annotated[float, Field(ge=0, le=10)] = 1.0
+    login_delay: Annotated[Seconds, Field(ge=0, le=10)] = 1.0
     """Seconds until a failed login is answered, so that guessing is slow."""
 
     admin_groups: Names = Field([])
@@ -148,17 +157,17 @@ class SecuritySettings(BaseSettings):
     """Average bytes per second of one session (0: no limit)."""
 
     max_frames_per_second_per_user: FrameRate = 0
-    """The same of all sessions of one user together; `anonymous` has no limit."""
+    """Average frames per second of all sessions of one user (0: no limit); `anonymous` has no limit."""
 
     max_bytes_per_second_per_user: ByteRate = 0
-    """Average bytes per second of all sessions of one user together."""
+    """Average bytes per second of all sessions of one user (0: no limit)."""
 
     max_frames_per_second_per_address: FrameRate = 0
-    """Average frames per second of all sessions of one address, or one /64 network of IPv6. Unix sockets and
-    trusted_proxies have no limit."""
+    """Average frames per second of all sessions of one address, or one /64 network of IPv6 (0: no limit). Unix sockets
+    and trusted_proxies have no limit."""
 
     max_bytes_per_second_per_address: ByteRate = 0
-    """Average bytes per second of all sessions of one address."""
+    """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
     """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
@@ -182,10 +191,16 @@ class SecuritySettings(BaseSettings):
 class JournalSettings(BaseSettings):
     """The journal, the archive, and the tables."""
 
+    model_config = _PART
+
     journal: Place = None
     """Folder of the [journal](journal.md), which records events of messages and sessions. None: nothing is recorded."""
 
-    journal_id: str = Field("gateway", pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    journal_id: str = Field(
+        "gateway",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$",
+        description="up to 64 letters, digits, dots, dashes and underscores, the first of them no dot and no dash",
+    )
     """Name of this gateway in the journal. Gateways that share the folder need different names."""
 
     journal_sync: Sync = Sync.NONE
@@ -203,7 +218,7 @@ class JournalSettings(BaseSettings):
     """How much of each body the journal keeps: `all`, `none`, or bytes from its start. A policy key of this name
     overrides it."""
 
-    journal_gauges: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    journal_gauges: Annotated[Seconds, Field(ge=0, le=3600)] = 10.0
     """Seconds between two records of unacknowledged and waiting messages (0: never)."""
 
     archive: Place = None
@@ -215,6 +230,8 @@ class JournalSettings(BaseSettings):
 
 class ObserveSettings(BaseSettings):
     """Metrics of single destinations, and traces."""
+
+    model_config = _PART
 
     metrics_destinations: MetricsPatterns = Field([])
     """Queues and topics with [metrics](metrics.md#destinations) of their own, by name or pattern (`/queue/orders.#`):

@@ -11,7 +11,7 @@ A wrong value ends the start with one sentence (`SettingsError`, made in `errors
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -22,7 +22,20 @@ from gateway.config import errors, policies, rules, toml_file
 # The modules that read settings need these names, too.
 from gateway.config.errors import unusable as unusable
 from gateway.config.errors import wrong as wrong
-from gateway.config.kinds import KIB, MIB, Addresses, Attribute, Origins, Place, Size, Store, Token, UrlPath
+from gateway.config.kinds import (
+    KIB,
+    MIB,
+    Addresses,
+    Attribute,
+    Milliseconds,
+    Origins,
+    Place,
+    Seconds,
+    Size,
+    Store,
+    Token,
+    UrlPath,
+)
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.toml_file import SettingsError as SettingsError
 from gateway.config.toml_file import config_file as config_file
@@ -36,10 +49,18 @@ PLACES = (
 )
 
 
+MEMORY_ONLY = "messages are kept in memory only, and a restart loses them"
+
+
+def keep_messages() -> str:
+    """The remedy for `MEMORY_ONLY`: the line of the settings file."""
+    return f'write store = "sqlite:store.db" into {config_file()}'
+
+
 class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """All settings with unit, default and reason."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True, defer_build=False)
 
     tcp: Addresses = Field(["127.0.0.1:61613"])
     """Addresses of STOMP over TCP: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket with that
@@ -69,37 +90,39 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     admin_token: Token = Field("", repr=False)
     """Bearer token of the admin API and metrics. Empty: they answer only clients on loopback."""
 
-    server_name: str = Field("stomp-gateway", pattern=r"^[!-.0-~]+$")
+    server_name: str = Field(
+        "stomp-gateway", pattern=r"^[!-.0-~]+$", description="printable ASCII without spaces and slashes"
+    )
     """Name in the `server` header of CONNECTED."""
 
     server_version: bool = True
     """Whether the gateway's version follows server_name. ERROR frames and public HTTP answers never have the
     version."""
 
-    connect_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    connect_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
     """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); the WebSocket upgrade has as
     many."""
 
-    heartbeat_send: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    heartbeat_send: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
     """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Clients get the interval
     that they ask for, if it is longer."""
 
-    heartbeat_receive: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    heartbeat_receive: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
     """Shortest interval in milliseconds at which the server wants heart-beats (0: none)."""
 
     heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = 2.0
     """Number of its heart-beat intervals without a byte after which a client counts as dead."""
 
-    websocket_ping: Annotated[float, Field(ge=0, le=3600)] = 25.0
+    websocket_ping: Annotated[Seconds, Field(ge=0, le=3600)] = 25.0
     """Seconds between WebSocket pings to each client (0: none). nginx closes an idle connection after 60."""
 
-    close_linger: Annotated[float, Field(ge=0, le=30)] = 1.0
+    close_linger: Annotated[Seconds, Field(ge=0, le=30)] = 1.0
     """Seconds for which a closed connection stays readable, so that the client can read the ERROR."""
 
-    drain_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    drain_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
     """Seconds that a shutdown may take before connections are cut. Under hypercorn's own command it is at most 60."""
 
-    drain_retry: Annotated[int, Field(ge=0, le=3_600_000)] = 2_000
+    drain_retry: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 2_000
     """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR)."""
 
     max_headers: Annotated[int, Field(ge=10, le=100_000)] = 1_000
@@ -137,7 +160,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its publishers are
     blocked; above it a client that does not read within slow_consumer_timeout is closed."""
 
-    slow_consumer_timeout: Annotated[float, Field(gt=0, le=600)] = 2.0
+    slow_consumer_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 2.0
     """Seconds for which a client that reads nothing may block its publishers. Then it is closed when its buffer is
     full."""
 
@@ -159,7 +182,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
     """Retained messages, one for each topic (0: `retain:set` is refused)."""
 
-    dedup_window: Annotated[float, Field(ge=0, le=604_800)] = 600.0
+    dedup_window: Annotated[Seconds, Field(ge=0, le=604_800)] = 600.0
     """Seconds for which a `dedup-id` is remembered (0: not at all). Must be longer than any client retries."""
 
     max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
@@ -233,6 +256,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
         return not any(found)
 
     @property
+    def policy_by_pattern(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Pattern and keys of the `[[policy]]` tables, one pair for each pattern."""
+        return [(text, table.values) for table in self.policy for text in table.match]
+
+    @property
     def exposed(self) -> list[Address]:
         """The STOMP addresses that other machines can reach."""
         return [address for name in _STOMP for address in _exposed(getattr(self, name))]
@@ -254,7 +282,7 @@ def load(**arguments: Any) -> Settings:
         settings = Settings(**(given | arguments))
         settings._old_names = tuple(toml_file.old_names(str(file.path), file.written))
     except ValidationError as error:
-        raise SettingsError(errors.sentence(error, sources)) from None
+        raise SettingsError(errors.sentence(error, sources, Settings.model_fields)) from None
     if sources.is_in_file("rule"):
         settings = settings.model_copy(update={"rule": rules.placed(settings.rule, file)})
     if settings.exposed and settings.anonymous:

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gateway.config import toml_faults
+
 
 class SettingsError(ValueError):
     """A setting is wrong; `str()` is one sentence that says where it stands and which values are right."""
@@ -97,7 +99,7 @@ def read() -> SettingsFile:
     try:
         return SettingsFile(path, text, tomllib.loads(text), written)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(_set_twice(path, text) or f"{path} cannot be read: {error}") from None
+        raise SettingsError(_set_twice(path, text) or toml_faults.explain(path, text, str(error))) from None
 
 
 def _set_twice(path: Path, text: str) -> str:
@@ -225,9 +227,36 @@ def unknown(key: str, kind: str, known: Collection[str], settings: Collection[st
     if key in settings and key not in ("policy", "rule"):
         # In TOML all keys after a header belong to its table, which surprises many users.
         return f"{key} is a setting and no key of a {kind}; write it above the first [[{kind}]]"
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"docs/{_PAGES[kind]} names them all"
+    hint = did_you_mean(key, known) or f"docs/{_PAGES[kind]} names them all"
     return f"there is no key {shown(key)}; {hint}"
+
+
+_MEANT = {
+    **dict.fromkeys(("queue", "topic", "name", "pattern"), ("match", "destination")),
+    **dict.fromkeys(("destination", "destinations"), ("match",)),
+    **dict.fromkeys(("retries", "max_retries", "max_redeliveries", "max_delivery_attempts"), ("max_attempts",)),
+    **dict.fromkeys(("ttl", "expiry", "expires", "expiration", "message_ttl"), ("time_to_live",)),
+    **dict.fromkeys(("max_length", "max_size", "limit"), ("max_messages",)),
+    **dict.fromkeys(("dlq", "dead_letter_queue"), ("dead_letter",)),
+    **dict.fromkeys(("overflow", "on_full"), ("when_full",)),
+    **dict.fromkeys(("retention", "max_age"), ("log_age",)),
+    **dict.fromkeys(("role", "roles"), ("groups",)),
+    **dict.fromkeys(("login", "username"), ("users",)),
+    **dict.fromkeys(("ip", "ips", "networks"), ("addresses",)),
+    **dict.fromkeys(("permissions", "actions"), ("allow",)),
+    **dict.fromkeys(("write", "publish", "produce"), ("send",)),
+    **dict.fromkeys(("read", "receive", "consume"), ("subscribe",)),
+    "match": ("destination",),
+    "ws": ("websocket",),
+}
+"""Words of other programs, and those of tables that they mean."""
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """A hint at the known word that may be meant; empty: none is near."""
+    near = [each for each in _MEANT.get(word, ()) if each in known]
+    near = near or difflib.get_close_matches(word.lower(), known, 1)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 _PAGES = {"policy": "policies.md", "rule": "rules.md"}

@@ -1,8 +1,9 @@
-"""Values as settings and options of commands write them: bytes, seconds, addresses to listen on."""
+"""Values as settings and options of commands write them: bytes, durations, addresses to listen on."""
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +18,15 @@ _BYTES: dict[str, int] = {"": 1, "b": 1} | {
     for ending, base in (("b", 1000), ("ib", 1024))
 }
 _SIZE = re.compile(r"(-?[0-9][0-9_]*)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
-_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
+_UNITS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+}
+_DURATION = re.compile(r"(-?(?:[0-9][0-9_]{0,14}(?:\.[0-9]{0,9})?|\.[0-9]{1,9}))\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 SHORTEST_INTERVAL = 0.1  # seconds between two rounds of work
 
 
@@ -33,19 +41,58 @@ def parse_size(text: str) -> int:
     return int(found[1]) * unit
 
 
-def duration_like(examples: str, least: float = 0.0) -> Callable[[str], float]:
-    """The type of an option in seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
+def parse_duration(text: str, unit: str = "s", examples: str = "250ms, 10s, 5 min, 1h or 7 days") -> float:
+    """Seconds, or milliseconds where `unit` is `ms`: `10`, `10s`, `1.5 min`, `2h` or `7 days`, in any letter case.
+
+    A number without a unit counts in `unit`.  ValueError has the examples.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    factor = _UNITS.get(found[2].lower() or unit) if found else None
+    if found is None or factor is None:
+        raise ValueError(f"{text[:80]!r} is no duration; write one like {examples}")
+    # Rounded, because 0.3 / 0.001 is not quite 300.
+    return round(float(found[1]) * factor / _UNITS[unit], 9)
+
+
+def size_in_words(count: int) -> str:
+    """1536 -> 1.5 KiB; a number that its unit does not divide well stays in bytes."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count >= 1024**power and count * 2 % 1024**power == 0:
+            return f"{count / 1024**power:g} {unit}"
+    return f"{count:,} bytes"
+
+
+def duration_in_words(seconds: float) -> str:
+    """90 -> 1.5 min; a number that its unit does not divide well stays in seconds."""
+    for name, unit in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= unit and seconds * 2 % unit == 0:
+            return "1 day" if seconds == 86_400 else f"{seconds / unit:,.10g} {name}"
+    return f"{seconds * 1000:g} ms" if 0 < seconds < 1 else f"{seconds:,.10g} s"
+
+
+def duration_like(examples: str, least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
+    """The type of an option in seconds, like `parse_duration`; click.BadParameter has the examples or the bound."""
 
     def duration(text: str) -> float:  # the help shows this name
-        found = _DURATION.fullmatch(text.strip().lower())
-        if found is None:
-            raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")
-        seconds = float(found[1]) * _SECONDS[found[2]]
+        try:
+            seconds = parse_duration(text, examples=examples)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
         if seconds < least:
-            raise click.BadParameter(f"{text[:80]!r} is too short; it must be {least:g}s or longer")
+            raise click.BadParameter(f"{text[:80]!r} is too short; it must be {duration_in_words(least)} or longer")
+        if seconds > most:
+            raise click.BadParameter(f"{text[:80]!r} is too long; it must be {duration_in_words(most)} or shorter")
         return seconds
 
     return duration
+
+
+def size(text: str) -> int:
+    """The type of an option in bytes, like `parse_size`; click.BadParameter says which are right."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 # "systemd:8000" is port 8000 of a host named systemd.

@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from gateway.config.errors import StartError
-from gateway.config.settings import LISTENERS, Settings
+from gateway.config.settings import LISTENERS, MEMORY_ONLY, Settings, keep_messages
 from gateway.config.values import Address
 from gateway.pipeline.errors import PipelineFailure
 from gateway.pipeline.spark import doctor as pipeline_doctor
@@ -195,7 +195,11 @@ def check_files(settings: Settings, user: UnixUser, report: CheckReport) -> None
     check = report.check("store")
     kind, _, file = settings.store.partition(":")
     if kind != "sqlite":
-        check.ok("memory: messages end with the process")
+        if "store" in settings.model_fields_set:
+            check.ok(MEMORY_ONLY)
+        else:
+            remedy = keep_messages()
+            check.warn(MEMORY_ONLY, remedy[:1].upper() + remedy[1:])
         return
     path = Path(file).absolute()
     with check:

@@ -34,7 +34,7 @@ _UNKNOWN = -1
 _APART = 32 * 1024
 # Destinations and header blocks that are remembered, and how long a block may be: together about 5 MiB.
 _MOST_DESTINATIONS = 4096
-_MOST_BLOCKS = 1024
+MOST_BLOCKS = 1024
 _LONGEST_BLOCK = 1024
 
 _ACCEPTED, _DELIVERED, _ACKED = [LAYOUTS[name] for name in ("accepted", "delivered", "acked")]
@@ -228,7 +228,7 @@ class Rows(RowBuffer):
     def _block_of(self, headers: Mapping[str, str]) -> bytes:
         block = headers_of(headers)
         if len(block) <= _LONGEST_BLOCK:
-            if len(self._blocks) >= _MOST_BLOCKS:
+            if len(self._blocks) >= MOST_BLOCKS:
                 self._blocks.clear()
             self._blocks[id(headers)] = headers, block  # while it is here nobody else has its identity
         return block

@@ -73,9 +73,9 @@ PARTITIONS = (
 """Columns of the archive's folders."""
 
 OF_EVERY_ROW = ("gateway", "epoch", "seq", "ts", "event")
-_SESSION = ("transport", "peer", "principal", "session")
-_SUBSCRIPTION = (*_SESSION, "subscription", "ack_mode", "destination")
-_DELIVERY = (*_SUBSCRIPTION, "message_id", "size", "delivery_count", "queue_us")
+SESSION = ("transport", "peer", "principal", "session")
+SUBSCRIPTION = (*SESSION, "subscription", "ack_mode", "destination")
+_DELIVERY = (*SUBSCRIPTION, "message_id", "size", "delivery_count", "queue_us")
 _END = ("destination", "message_id", "size", "delivery_count", "queue_us")
 
 
@@ -93,7 +93,7 @@ EVENTS = (
     Event(
         "accepted",
         1,
-        (*_SESSION, "destination", "message_id", "size", "headers", "body", "transaction"),
+        (*SESSION, "destination", "message_id", "size", "headers", "body", "transaction"),
         "the broker took a message of a client; of a transaction, at its COMMIT",
     ),
     Event("delivered", 2, _DELIVERY, "a message went to a subscription for the first time"),
@@ -101,13 +101,13 @@ EVENTS = (
     Event(
         "acked",
         4,
-        (*_SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "transaction"),
+        (*SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "transaction"),
         "a delivery was settled by ACK; of a cumulative one, one row for each",
     ),
     Event(
         "nacked",
         5,
-        (*_SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "reason", "transaction"),
+        (*SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "reason", "transaction"),
         "a delivery was settled by NACK",
     ),
     Event("expired", 6, _END, "a message expired before it was consumed"),
@@ -120,19 +120,19 @@ EVENTS = (
     Event(
         "dropped", 8, (*_END, "reason"), "a message was dropped; if only the store had it, size and count are not known"
     ),
-    Event("tx_begun", 9, (*_SESSION, "transaction"), "BEGIN"),
-    Event("tx_committed", 10, (*_SESSION, "transaction"), "COMMIT"),
-    Event("tx_aborted", 11, (*_SESSION, "reason", "transaction"), "ABORT, or the session ended before"),
-    Event("subscribed", 12, _SUBSCRIPTION, "SUBSCRIBE"),
-    Event("unsubscribed", 13, (*_SUBSCRIPTION, "reason"), "UNSUBSCRIBE, or the session ended"),
-    Event("connected", 14, _SESSION, "a session began"),
-    Event("disconnected", 15, (*_SESSION, "reason"), "it ended"),
-    Event("error", 16, (*_SESSION, "reason"), "a client got an ERROR"),
-    Event("heartbeat_missed", 17, _SESSION, "a client was silent for longer than agreed"),
+    Event("tx_begun", 9, (*SESSION, "transaction"), "BEGIN"),
+    Event("tx_committed", 10, (*SESSION, "transaction"), "COMMIT"),
+    Event("tx_aborted", 11, (*SESSION, "reason", "transaction"), "ABORT, or the session ended before"),
+    Event("subscribed", 12, SUBSCRIPTION, "SUBSCRIBE"),
+    Event("unsubscribed", 13, (*SUBSCRIPTION, "reason"), "UNSUBSCRIBE, or the session ended"),
+    Event("connected", 14, SESSION, "a session began"),
+    Event("disconnected", 15, (*SESSION, "reason"), "it ended"),
+    Event("error", 16, (*SESSION, "reason"), "a client got an ERROR"),
+    Event("heartbeat_missed", 17, SESSION, "a client was silent for longer than agreed"),
     Event(
         "gauge_subscription",
         18,
-        (*_SUBSCRIPTION, "pending", "oldest_us"),
+        (*SUBSCRIPTION, "pending", "oldest_us"),
         "from time to time, of each subscription with deliveries that are not acknowledged; once more when all are",
     ),
     Event(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gateway.broker.core.tally import Counts
+from gateway.broker.core.counters import Counts
 from gateway.broker.model.destinations import QUEUE
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.broker.model.policy import DEAD_LETTERS

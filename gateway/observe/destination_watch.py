@@ -3,8 +3,8 @@
     every 5 seconds   the tallies of all destinations are looked at, in slices, so that messages go on in between
     a series          the rates of the last five minutes, for a destination at which something happened meanwhile
 
-Nothing is counted for it on the way of a message (`gateway/broker/core/tally.py`).  A look at an idle destination costs
-1 to 2 us; one with a series takes 3 KiB.
+Nothing is counted for it on the way of a message (`gateway/broker/core/counters.py`).  A look at an idle destination
+costs 1 to 2 us; one with a series takes 3 KiB.
 
 Known weakness: one look has a bounded number of destinations; of more than that, each is looked at less often, and its
 rates are means of as long.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from gateway.broker.core.tally import Counts, Tally
+from gateway.broker.core.counters import Counts, Tally
 from gateway.broker.queue.queue import Queue
 
 if TYPE_CHECKING:

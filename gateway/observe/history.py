@@ -35,6 +35,7 @@ _LONGEST_FILE = 4 << 20
 # So many points in a row without a sample: the gateway was down.  Fewer seconds are jitter of the sampler.
 _GAP = 3
 _POINTS_A_TURN = 16  # 1 ms
+_LONGEST_WRITE = 1.0  # seconds; then the disk hangs
 _FIELDS = tuple([each.name for each in fields(Second)])
 _LARGEST = frozenset(["sessions", "connections", "waiting", "octets", "memory", "lag_ms", "p99"])
 _HEAD = {"minutes": 1, "fields": list(_FIELDS)}
@@ -85,9 +86,17 @@ class History:
     async def add(self, minute: Second) -> None:
         """Keep the sample of the minute that has ended."""
         self._append(minute)
+        if self.path is None:
+            return
+        if not self._thread.available_tokens:  # the disk hangs; once it works, the file is written anew
+            self._lines = 2 * KEPT
+            return
         anew = self._lines >= 2 * KEPT
         lines = list(self.minutes) if anew else [minute]
-        await trio.to_thread.run_sync(lambda: self._write(lines, anew=anew), limiter=self._thread)
+        with trio.move_on_after(_LONGEST_WRITE):
+            await trio.to_thread.run_sync(
+                lambda: self._write(lines, anew=anew), limiter=self._thread, abandon_on_cancel=True
+            )
 
     def _write(self, minutes: list[Second], *, anew: bool) -> None:
         if self.path is None:

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
-import structlog
+from gateway.observe.slim import structlog
+
+# isort: split
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "metrics_token", "token"})
@@ -31,11 +33,14 @@ PRIORITIES = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>", "
 _Renderer = Callable[[WrappedLogger, str, EventDict], str | bytes]
 
 
-def configure(log_format: str = "auto", log_level: str = "info", *, stream: TextIO | None = None) -> None:
+def configure(
+    log_format: str = "auto", log_level: str = "info", note: str = "", *, stream: TextIO | None = None
+) -> None:
     """Set up logging for the whole process; the last call wins.
 
     `log_format`: `json`, `human`, or `auto` (human on a terminal, else JSON).  `log_level`: lowest level that is
-    written: debug, info, warning or error.  `stream`: where lines go instead of standard error.
+    written: debug, info, warning or error.  `note`: stands behind "Running on ...", the last line of
+    hypercorn's command at its start.  `stream`: where lines go instead of standard error.
     """
     stream = stream or sys.stderr
     human = log_format == "human" or (log_format == "auto" and stream.isatty())
@@ -47,7 +52,7 @@ def configure(log_format: str = "auto", log_level: str = "info", *, stream: Text
         # Loggers are made at import, before this call: a cached one would keep the old format.
         cache_logger_on_first_use=False,
     )
-    _adopt_foreign(human, stream, level)
+    _adopt_foreign(human, stream, level, note)
 
 
 class _Named(structlog.WriteLogger):
@@ -64,12 +69,15 @@ class _Diverted(logging.Filter):
     Unlike a handler, a filter stays when hypercorn replaces the handlers of the logger.
     """
 
-    def __init__(self, handler: logging.Handler, level: int) -> None:
+    def __init__(self, handler: logging.Handler, level: int, note: str) -> None:
         super().__init__()
         self._handler = handler
         self._least = level
+        self._note = note
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if self._note and str(record.msg).startswith("Running on"):
+            record.msg, record.args = f"{record.getMessage()}; {self._note}", ()
         if record.levelno >= self._least:
             self._handler.handle(record)
         return False
@@ -113,7 +121,7 @@ def _prioritized(renderer: _Renderer, logger: WrappedLogger, method: str, event:
     return "\n".join([priority + line for line in str(renderer(logger, method, event)).split("\n")])
 
 
-def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
+def _adopt_foreign(human: bool, stream: TextIO, level: int, note: str) -> None:
     """Give lines of libraries the same format and stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -124,7 +132,7 @@ def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
     )
     hypercorn = logging.getLogger(HYPERCORN)
     hypercorn.filters = [each for each in hypercorn.filters if not isinstance(each, _Diverted)]
-    hypercorn.addFilter(_Diverted(handler, level))
+    hypercorn.addFilter(_Diverted(handler, level, note))
     for name in FOREIGN:
         logger = logging.getLogger(name)
         logger.handlers = [handler]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-_FIRST = 3
+FIRST_DESCRIPTOR = 3
 # The name of a socket without one.
 _NAMELESS = "unknown"
 
@@ -88,7 +88,7 @@ def listed(environ: Mapping[str, str], pid: int) -> list[tuple[str, socket.socke
     names = environ.get("LISTEN_FDNAMES", "").split(":")
     names += [_NAMELESS] * (count - len(names))
     found = []
-    for descriptor, name in zip(range(_FIRST, _FIRST + count), names, strict=False):
+    for descriptor, name in zip(range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + count), names, strict=False):
         os.set_inheritable(descriptor, False)
         found.append((name or _NAMELESS, socket.socket(fileno=descriptor)))
     return found

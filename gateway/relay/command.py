@@ -17,10 +17,10 @@ from types import FrameType
 from typing import Any
 
 import click
-import structlog
 
 from gateway.client import StompError, StompServer
 from gateway.observe import logs
+from gateway.observe.slim import structlog
 from gateway.process import systemd
 
 from . import settings
@@ -35,11 +35,11 @@ _LAST_WORDS = 10.0
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _OF_A_SIDE = (
-    ("passcode-file", "A file with the passcode of --{side}; without it, {variable}."),
-    ("ca", "Certificates to trust for --{side} instead of the system's."),
-    ("cert", "The client certificate for --{side}."),
-    ("key", "The key of --{side}-cert, if it has a file of its own."),
-    ("vhost", "The header `host` of CONNECT for --{side}; RabbitMQ wants / here."),
+    ("passcode-file", "A file with the passcode; without it, {variable}."),
+    ("ca", "Certificates to trust instead of the system's."),
+    ("cert", "The client certificate."),
+    ("key", "Its key, if it has a file of its own."),
+    ("vhost", "The header `host` of CONNECT; RabbitMQ wants / here."),
 )
 _VARIABLES = {"from": settings.FROM_PASSCODE, "to": settings.TO_PASSCODE}
 
@@ -48,7 +48,7 @@ def _of_sides(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command the options of both servers."""
     for name, text in reversed(_OF_A_SIDE):
         for side in ("to", "from"):
-            described = text.format(side=side, variable=_VARIABLES[side])
+            described = text.format(variable=_VARIABLES[side])
             kind: dict[str, Any] = {"default": ""} if name == "vhost" else {"type": _FILE}
             command = click.option(f"--{side}-{name}", help=described, **kind)(command)
     return command

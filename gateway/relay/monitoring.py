@@ -39,7 +39,7 @@ log = structlog.get_logger("gateway.relay")
 
 _MOST = 16
 # Seconds for a request, from the accept to the last byte of its answer; and between two checks of that.
-_PATIENCE = 5.0
+ANSWER_TIMEOUT = 5.0
 _LOOK = 0.1
 
 STILL = 60.0  # seconds without a turn after which a thread counts as stuck: a silent name server takes half of them
@@ -248,7 +248,7 @@ class _Server(ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._room.acquire(blocking=False):
-            self._deadlines[request] = time.monotonic() + _PATIENCE
+            self._deadlines[request] = time.monotonic() + ANSWER_TIMEOUT
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)

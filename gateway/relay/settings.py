@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.client import StompServer
 from gateway.client.server import server_at
+from gateway.config import toml_faults, toml_file
 from gateway.config.values import Address
 
 PREFETCH = 1000
@@ -159,10 +160,11 @@ def _text_in(path: Path, kind: str = "") -> str:
 
 def read(path: Path) -> RelayConfig:
     """Read a file of settings.  Raises PlanError: the file is wrong."""
+    text = _text_in(path)
     try:
-        values = tomllib.loads(_text_in(path))
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{path} cannot be read: {error}") from None
+        raise PlanError(toml_faults.explain(path, text, str(error))) from None
     tables = values.pop("relay", [])
     try:
         http = http_address(_text(values, "http"))
@@ -184,7 +186,8 @@ def read(path: Path) -> RelayConfig:
 
 def _of_table(table: Mapping[str, Any], folder: Path) -> RelayPlan:
     if unknown := sorted(table.keys() - _KEYS):
-        raise PlanError(f"{unknown[0]!r} is unknown: keys are {', '.join(sorted(_KEYS))}")
+        hint = toml_file.did_you_mean(unknown[0], _KEYS) or f"keys are {', '.join(sorted(_KEYS))}"
+        raise PlanError(f"{unknown[0]!r} is unknown; {hint}")
     destinations = table.get("destinations", [])
     if not isinstance(destinations, list) or not all(isinstance(each, str) for each in destinations):
         raise PlanError("destinations must be a list of strings")

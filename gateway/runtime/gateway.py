@@ -14,7 +14,7 @@ clients would wait without an answer, so they get the ERROR with the time to com
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -41,9 +41,8 @@ from gateway.journal import Journal
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
-from gateway.runtime.store import last_words, open_the_store, recover_from
+from gateway.runtime.store import last_words, open_the_store, recover_from, tell_of_memory
 from gateway.stores import SQLiteStore
-from gateway.stores.preflight import unkept
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("gateway")
 
 # Seconds for the last batches.
-_LONGEST_WRITE = 10.0
+LONGEST_WRITE = 10.0
 
 # A body before login is a mistake or an attack; so many bytes of it are read and ignored.
 _CONNECT_BODY = 1024
@@ -77,12 +76,7 @@ def quotas_of(settings: Settings) -> Quotas:
 def policies_of(settings: Settings) -> Policies:
     """The policies of destinations in the order of the file, after the default for the functions' dead letters."""
     ours = (Pattern(OF_SENDS), {"dead_letter": DEAD_LETTERS})
-    return Policies([ours, *[(Pattern(text), values) for text, values in tables_of(settings)]])
-
-
-def tables_of(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
-    """Pattern and keys of the `[[policy]]` tables, one pair for each pattern."""
-    return [(text, table.values) for table in settings.policy for text in table.match]
+    return Policies([ours, *[(Pattern(text), values) for text, values in settings.policy_by_pattern]])
 
 
 def options_of(settings: Settings) -> TransportOptions:
@@ -217,7 +211,7 @@ class Gateway:
         """Write all batches to the store; False: it took too long."""
         if self._server.committer is None:
             return True
-        with trio.move_on_after(_LONGEST_WRITE) as waiting:
+        with trio.move_on_after(LONGEST_WRITE) as waiting:
             await self._server.committer.finish()
         if waiting.cancelled_caught:
             log.error("the store does not take what is left")
@@ -303,6 +297,7 @@ async def open_gateway(
                 nursery.start_soon(gateway._drain_when_asked)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
                 gateway.warn()
+                tell_of_memory(settings)
                 try:
                     yield gateway
                 finally:
@@ -372,8 +367,6 @@ async def _keeping(
             damaged = recover_from(store, server.broker)  # may block: no listener is open
             assert server.committer is not None  # it came with the store
             server.committer.damaged += damaged
-        elif unkept_policies := unkept(tables_of(settings)):
-            log.warning(unkept_policies)
         yield kept
 
 

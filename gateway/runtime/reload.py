@@ -153,7 +153,7 @@ def _mixed(now: Settings, fresh: Settings) -> Settings:
         # Tables are already validated objects, and fit to all other settings.
         Settings(**{name: value for name, value in values.items() if name not in ("policy", _RULES)})
     except ValidationError as error:
-        reason = errors.sentence(error, errors.Sources(toml_file.read()))
+        reason = errors.sentence(error, errors.Sources(toml_file.read()), Settings.model_fields)
         raise SettingsError(f"beside what needs a restart, {reason}") from None
     from_file = (now.model_fields_set - names) | (fresh.model_fields_set & names)
     return Settings.model_construct(_fields_set=from_file, **values)

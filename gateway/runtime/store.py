@@ -19,8 +19,8 @@ from gateway.broker.queue.queue import Queue
 from gateway.broker.recovery import recover
 from gateway.broker.topic.topic import Topic
 from gateway.config.errors import StartError, unusable
-from gateway.config.settings import Settings
-from gateway.stores import SQLiteStore, StoreDamaged, open_store
+from gateway.config.settings import Settings, keep_messages
+from gateway.stores import SQLiteStore, StoreDamaged, open_store, preflight
 from gateway.stores.repair import PageReader
 
 log = structlog.get_logger("gateway")
@@ -38,6 +38,17 @@ async def open_the_store(settings: Settings) -> SQLiteStore | None:
         return await trio.to_thread.run_sync(open_store, settings.store)
     except StoreError as error:
         raise StartError(unusable("store", error)) from None
+
+
+def tell_of_memory(settings: Settings) -> None:
+    """Log that messages end with the process, if they do."""
+    if settings.store != "memory":
+        return
+    if unkept := preflight.unkept(settings.policy_by_pattern):
+        log.warning(unkept)
+    else:
+        say = log.info if "store" in settings.model_fields_set else log.warning
+        say("messages are kept in memory only, and a restart loses them", remedy=keep_messages())
 
 
 def recover_from(store: SQLiteStore, broker: Broker) -> int:

@@ -34,10 +34,10 @@ from gateway.stores.errors import StoreDamaged, StoreFull, told
 AHEAD = 65_536  # row numbers that are reserved at a time
 
 # Batches after which the log is moved into the file: that costs as much as a commit.
-_TIDY_AFTER = 50
+TIDY_AFTER = 50
 
 # Rows of the last process that are deleted at a time: 25 ms.
-_SLICE = 5000
+STALE_PER_SLICE = 5000
 
 _FETCHED = 1000
 
@@ -75,7 +75,7 @@ class SQLiteStore:
         self._clock = clock
         # place -> a row number that no row of the place is below.  A place without an entry has only hidden rows.
         self._first: dict[int, int] = {}
-        self._written = _TIDY_AFTER  # batches since the log was last moved
+        self._written = TIDY_AFTER  # batches since the log was last moved
         self._hidden = 0  # consumed rows that could not be deleted, since `notice`
         self._stale: tuple[int, int] | None = None  # first and last of the hidden rows of the last process
         with self._transaction():
@@ -247,7 +247,7 @@ class SQLiteStore:
                 self._forget_some(self._stale)
             elif self._room.is_short:
                 self._room.make_room()
-            elif self._written >= _TIDY_AFTER:
+            elif self._written >= TIDY_AFTER:
                 self._written = 0
                 self._room.make_small()
         except StoreFull:
@@ -256,7 +256,7 @@ class SQLiteStore:
 
     def _forget_some(self, stale: tuple[int, int]) -> None:
         with told(self.path):
-            (end,) = self._sql(_SOME_STALE, (*stale, _SLICE)).fetchone()
+            (end,) = self._sql(_SOME_STALE, (*stale, STALE_PER_SLICE)).fetchone()
         self._stale = None if end is None else (end + 1, stale[1])
         # Damaged ones stay hidden in the file.
         with suppress(StoreDamaged), self._transaction():

@@ -27,15 +27,15 @@ log = structlog.get_logger("gateway.store")
 T = TypeVar("T")
 
 # Seconds until the next attempt after a failure.
-_RETRY = 1.0
+RETRY_AFTER = 1.0
 # Seconds between two lines of the log for reads that fail.
 _QUIET = 60.0
 # Most seconds between two checks of the disk.
-_PAUSE = 1.0
+LOOK_EVERY = 1.0
 # Part of the ERROR to clients.
 _TOLD = "the disk is nearly full"
 # Bytes after which `much` returns.
-_MUCH = 8 * 1024 * 1024
+LOOK_AFTER_BYTES = 8 * 1024 * 1024
 
 
 class _Reading(PageReader):
@@ -143,7 +143,7 @@ class Committer:
             self.failures += 1
             if not self._storage.is_failing:
                 log.error("the store has failed", reason=str(error))
-            self._due = trio.current_time() + _RETRY
+            self._due = trio.current_time() + RETRY_AFTER
             self._storage.failed(str(error), error.public)
         else:
             self.commits += 1
@@ -154,7 +154,7 @@ class Committer:
             self._due = 0.0
             self._storage.written()
             self._bytes += batch.nbytes
-            if self._bytes > _MUCH:
+            if self._bytes > LOOK_AFTER_BYTES:
                 self._bytes = 0
                 self._much.set()
                 self._much = trio.Event()
@@ -181,7 +181,7 @@ class Committer:
             await trio.to_thread.run_sync(reading.step, self._store, limiter=self._thread)
         except StoreError as error:
             self.failures += 1
-            reading.due = trio.current_time() + _RETRY
+            reading.due = trio.current_time() + RETRY_AFTER
             if self._limiter.admit() is not None:
                 log.error("messages cannot be read back for now", reason=str(error), count=len(reading.next_rows))
             return False
@@ -212,7 +212,7 @@ class Housekeeper:
         while True:
             await self._look()
             await self._tidy()
-            with trio.move_on_after(_PAUSE):
+            with trio.move_on_after(LOOK_EVERY):
                 await self._committer.much()
 
     async def _look(self) -> None:

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
 from gateway.broker import Broker
-from gateway.broker.core.tally import Tally
+from gateway.broker.core.counters import Tally
 from gateway.observe.destination_watch import Troubles
 from gateway.observe.sampler import Percentiles
 

@@ -67,6 +67,7 @@ def test_collector_is_put_back() -> None:
     before = gc.get_threshold()
     with calm_collector():
         assert gc.get_threshold() != before
+        assert gc.isenabled()  # it rests during the start
         assert gc.get_freeze_count() > 0
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0

@@ -74,7 +74,7 @@ def test_retention(journal: Path, archive: Path) -> None:
     ("option", "value", "reason"),
     [
         ("--roll", "soon", "'soon' is no duration; write one like 60s, 5m, 48h or 90d"),
-        ("--interval", "0", "'0' is too short; it must be 0.1s or longer"),
+        ("--interval", "0", "'0' is too short; it must be 100 ms or longer"),
         ("--max-bytes", "much", "'much' is no number of "),
         ("--journal", "nowhere", "--journal nowhere is no folder; a gateway with the setting `journal` makes it"),
         ("--archive", __file__, "test_command.py is no folder"),

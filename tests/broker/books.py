@@ -46,6 +46,8 @@ def audit(scene: Scene) -> None:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
             cost += _audit_queue(target)
+        elif target._unseen is not None:
+            cost["nbytes"] += sum(held.message.size for _, held in target._unseen.held)
     cost["nbytes"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
     cost["nbytes"] += _audit_logs(broker)
     sessions = broker.sessions.values()
@@ -136,9 +138,12 @@ def _put_off(scene: Scene) -> list[int]:
 
 def _arguments(scene: Scene) -> Iterator[object]:
     """Of what the broker wants to do later: messages that come back, their queues, what is delayed."""
-    for _, _, entry in scene.broker.scheduler._heap:
-        if isinstance(entry.action, partial):
-            yield from (*entry.action.args, getattr(entry.action.func, "__self__", None))
+    actions = [entry.action for _, _, entry in scene.broker.scheduler._heap]
+    if scene.is_stored:
+        actions += chain(*scene.vault.storage._parked.values())
+    for action in actions:
+        if isinstance(action, partial):
+            yield from (*action.args, getattr(action.func, "__self__", None))
 
 
 # rows

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -59,15 +60,56 @@ def test_serve_passes_on_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(run("serve", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
 
 
-def test_passwd_loads_no_event_loop(tmp_path: Path) -> None:
-    code = (
-        "import sys; from gateway.cli.main import main\n"
-        "try: main(['passwd', 'users.txt', 'alice'])\n"
-        "finally: print(sorted({'trio', 'pydantic', 'starlette', 'hypercorn'} & set(sys.modules)))"
-    )
-    command = [sys.executable, "-c", code]
+HEAVY = {"trio", "pydantic", "starlette", "hypercorn", "rich.traceback", "gateway.broker.broker"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "heavy"),
+    [
+        (
+            [["--help"]],
+            {*HEAVY, "asyncio", "structlog", "rich", "ssl", "gateway.config", "gateway.client"},
+        ),
+        ([[name, "--help"] for name in main.main.list_commands(click.Context(main.main))], HEAVY),
+        ([["passwd", "users.txt", "alice"]], HEAVY),
+        ([["check-config", "--list"]], HEAVY - {"pydantic"}),
+    ],
+    ids=["help", "help of each", "passwd", "settings"],
+)
+def test_commands_import_what_they_need(tmp_path: Path, calls: list[list[str]], heavy: set[str]) -> None:
+    """Counted in modules, because times differ from machine to machine."""
+    code = f"import sys; from gateway.cli.main import main\nfor call in {calls}: main(call, standalone_mode=False)\n"
+    command = [sys.executable, "-c", f"{code}print(sorted({heavy} & set(sys.modules)))"]
     done = subprocess.run(command, input="secret\n", capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.stdout == "added user alice in users.txt\n[]\n"
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_a_gateway_imports_no_rich() -> None:
+    code = "import sys, gateway.cli.serve, gateway.admin.site; print({'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_the_help_has_a_whole_line_for_each_command() -> None:
+    told = run("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in told] == main.main.list_commands(click.Context(main.main))
+    assert all(line.endswith(".") and not line.endswith("...") for line in told)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("start", "there is no command 'start'; did you mean serve?"),
+        ("sned /queue/a", "there is no command 'sned'; did you mean send?"),
+        ("foo", "there is no command 'foo'\n"),
+        ("serve --port 1", "No such option '--port': settings stand in gateway.toml, or"),
+        ("check-config x.toml", "Got unexpected extra argument (x.toml): settings stand in gateway.toml, or"),
+    ],
+)
+def test_commands_that_may_be_meant(words: str, sentence: str) -> None:
+    result = run(*words.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {sentence}" in result.stderr
 
 
 class TestCheckConfig:
@@ -82,8 +124,10 @@ class TestCheckConfig:
         assert (result.exit_code, len(result.stdout.splitlines())) == (0, len(Settings.model_fields))
 
     def test_it_ends_with_a_summary(self, tmp_path: Path) -> None:
-        assert run("check-config").stdout.splitlines()[-5:] == [
+        memory = 'messages are kept in memory only, and a restart loses them; write store = "sqlite:store.db" into'
+        assert run("check-config").stdout.splitlines()[-6:] == [
             "",
+            f"# Store: {memory} gateway.toml.",
             "# Authenticators: none, so every client may connect under any name.",
             "# Rules: none, so every client may do everything.",
             "# Admin API: every program on this machine.",
@@ -176,7 +220,7 @@ class TestPasswd:
             (("alice", "--remove", "--group", "ops"), "--remove and --group contradict each other"),
             (("alice", "--group", "a", "--no-groups"), "--group and --no-groups contradict each other"),
             (("alice", "--list"), "--list names all users: leave USER out"),
-            (("--remove",), "name USER, or ask for all with --list"),
+            (("--remove",), "write FILE and USER, like `gateway passwd users.txt alice`; --list shows all users"),
             (("alice", "--remove"), "users.txt cannot be read: No such file or directory"),
         ):
             assert refused(run("passwd", "users.txt", *arguments, stdin="secret\n")) == sentence

@@ -35,7 +35,7 @@ def test_printed(terminal: Terminal, gateway: GatewayProcess, queue: str) -> Non
     ("words", "status", "sentence"),
     [
         (["--url", "localhost:8000"], 2, "names no gateway: write http://host:port"),
-        (["--url", f"http://{HOST}:1"], 1, f"http://{HOST}:1 does not answer: [Errno 111] Connection refused"),
+        (["--url", f"http://{HOST}:1"], 1, f"http://{HOST}:1 does not answer: no server listens there"),
         (["--url", f"https://{HOST}:1"], 1, "does not answer"),
     ],
 )

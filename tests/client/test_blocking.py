@@ -116,7 +116,7 @@ def test_messages_wait_while_a_receipt_is_waited_for() -> None:
 
 
 def test_no_more_at_a_time_than_a_batch_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    monkeypatch.setattr(module, "BYTES_AT_ONCE", 40)
     messages = b"".join([b"MESSAGE\nmessage-id:%d\n\nten octets\0" % number for number in range(5)])
     with server(CONNECTED, messages + b"RECEIPT\nreceipt-id:r1\n\n\0") as where:
         client = Client(where)

@@ -1,4 +1,5 @@
-// Runs the scenarios, the persons at the demo page, and examples/browser.js in headless Chromium.
+// Runs the scenarios, the persons at the demo page, examples/browser.js, and a reader of the documentation's site, in
+// headless Chromium.
 //
 //   node chromium.mjs CHROMIUM
 //
@@ -11,7 +12,8 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 import { converse } from "./conversation.mjs";
-import { incomplete, login, walk } from "./page.mjs";
+import { forbidden, incomplete, login, walk } from "./page.mjs";
+import { site } from "./site.mjs";
 
 const PATIENCE = 8_000;
 const HERE = fileURLToPath(new URL(".", import.meta.url));
@@ -54,7 +56,7 @@ async function example(page, job) {
   const map = JSON.stringify({ imports: { "@stomp/stompjs": "/esm6/index.js" } });
   await page.route("**/esm6/**", library);
   await page.route("**/browser.js", script);
-  await page.goto(job.origin);
+  await page.goto(`${job.origin}healthz`);
   const said = page.waitForEvent("console", (message) => message.type() === "log");
   await page.setContent(
     `<script type="importmap">${map}</script><script type="module" src="/browser.js"></script>`,
@@ -62,7 +64,7 @@ async function example(page, job) {
   return (await said).text();
 }
 
-const kinds = { walk, login, incomplete, example };
+const kinds = { walk, login, forbidden, incomplete, example, site };
 
 await converse(async (job, ask) => {
   const context = await browser.newContext(job.context);

@@ -1,5 +1,9 @@
 // Persons at the demo page.  Everything is found by the name that a screen reader would say.
 
+import { readFileSync } from "node:fs";
+
+const AXE = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
 function expect(condition, sentence) {
   if (!condition) throw new Error(sentence);
 }
@@ -10,9 +14,9 @@ function stateOf(page) {
 }
 
 /**
- * Connect, subscribe, send, read, make a mistake, live through a restart of the gateway, leave.
- * @param job origin, where the page is; address, the WebSocket address it should find; wrong, a destination that the
- *            gateway refuses and the text it says then.
+ * See prices, open a second tab, copy the program, which is returned; subscribe, send, read, make a mistake, live
+ * through a restart of the gateway, leave and come back.
+ * @param job origin, where the page is; wrong, a destination that the gateway refuses and the text it says then.
  * @param ask "stop" ends the gateway, "start" starts it again.
  */
 export async function walk(page, job, ask) {
@@ -26,13 +30,12 @@ export async function walk(page, job, ask) {
 
   await page.goto(job.origin);
   const reads = stateOf(page);
-  await page.getByText(job.address, { exact: true }).waitFor();
-  await reads("Not connected");
-  expect(await page.getByRole("button", { name: "Send" }).isDisabled(), "Send is possible before Connect");
-
-  await page.getByRole("button", { name: "Connect", exact: true }).focus();
-  await page.keyboard.press("Enter");
   await reads(/^Connected to stomp-gateway.*, STOMP 1\.2$/);
+  const prices = page.getByRole("list", { name: "Prices" }).getByRole("listitem");
+  await prices.filter({ hasText: "this tab" }).getByText(/^\d+\.\d\d$/).waitFor();
+  await secondTab(page, prices);
+  const code = await copied(page, job.origin);
+  for (const colorScheme of ["dark", "light"]) await clean(page, colorScheme);
 
   const subscribe = page.getByRole("region", { name: "Subscribe" });
   await subscribe.getByLabel("Destination").fill("/topic/walk");
@@ -83,14 +86,61 @@ export async function walk(page, job, ask) {
 
   await page.getByRole("button", { name: "Disconnect" }).click();
   await reads("Not connected");
+  expect((await prices.count()) === 0, "prices stay when they cannot change");
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await prices.getByText("this tab").waitFor();
   expect(complaints.length === 0, `the console says: ${complaints.join("; ")}`);
+  return code;
+}
+
+/** It shows up in the first one, says something there, and takes its leave. */
+async function secondTab(page, prices) {
+  const opening = page.context().waitForEvent("page");
+  await page.getByRole("link", { name: "Open a second tab" }).click();
+  const second = await opening;
+  await stateOf(second)("Connected to stomp-gateway");
+  await prices.nth(1).getByText(/^\d+\.\d\d$/).waitFor();
+  await page.getByText("is here, too").waitFor();
+  await second.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("log", { name: "Messages" }).getByText("Hello, other tab").waitFor();
+  await second.goto("about:blank");
+  await page.getByText("No other tab is open").waitFor();
+  await second.close();
+}
+
+/** The program beside the prices, as its button copies it. */
+async function copied(page, origin) {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin });
+  await page.getByRole("button", { name: "Copy" }).click();
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  return page.evaluate(() => navigator.clipboard.readText());
+}
+
+/** axe-core finds nothing at all. */
+async function clean(page, colorScheme) {
+  await page.emulateMedia({ colorScheme });
+  await page.evaluate(AXE); // over the debugger's wire, so the page's own policy stays as it is
+  const { violations } = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })");
+  const found = violations.map((each) => `${each.id} (${each.nodes.map((node) => node.target)})`);
+  expect(found.length === 0, `axe finds in ${colorScheme} colours: ${found.join("; ")}`);
+}
+
+/** @param job origin, destination: a rule keeps the page from its own topic, which it is told once and no more. */
+export async function forbidden(page, job) {
+  await page.goto(job.origin);
+  await page.getByRole("alert").getByText(job.message).waitFor();
+  await page.getByText("The rules of this gateway forbid /topic/demo").waitFor();
+  await stateOf(page)("Connected to stomp-gateway");
+  await page.getByRole("region", { name: "Send" }).getByRole("button", { name: "Send" }).click();
+  await page.getByRole("log", { name: "Messages" }).getByText("Hello, other tab").waitFor();
 }
 
 /** @param job origin, login, passcode; a wrong passcode is told and not tried again, the right one lets in. */
 export async function login(page, job) {
   await page.goto(job.origin);
   const reads = stateOf(page);
-  await page.getByText("Log in as").click();
+  await page.getByText("asks for a login").waitFor();
+  expect(await page.getByRole("alert").isHidden(), "nothing has gone wrong yet");
   await page.getByLabel("Login").fill(job.login);
   await page.getByLabel("Passcode").fill("wrong");
   await page.keyboard.press("Enter");
@@ -107,5 +157,5 @@ export async function incomplete(page, job) {
   await page.route("**/vendor/**", (route) => route.fulfill({ status: 404 }));
   await page.goto(job.origin);
   await page.getByRole("alert").getByText("make static").waitFor();
-  expect(await page.getByRole("button", { name: "Connect" }).isDisabled(), "Connect is possible without the library");
+  expect(await page.getByRole("button", { name: "Send" }).isDisabled(), "Send is possible without the library");
 }

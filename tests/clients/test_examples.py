@@ -1,6 +1,6 @@
 """The examples, run as written, each on a gateway with the settings that its first lines name.
 
-README.md shows two of them word for word; one of these is for browsers, and names the default port.
+README.md shows the page, and a short worker of its own; both name the default ports.
 """
 
 from __future__ import annotations
@@ -189,22 +189,32 @@ def test_chat(tmp_path: Path) -> None:
             each.end()
 
 
-def test_the_readme_shows_the_examples() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for language, file in (("python", "worker.py"), ("js", "browser.js")):
-        blocks = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
-        assert (EXAMPLES / file).read_text() in blocks, f"README.md does not show examples/{file} as it is"
+README = (ROOT / "README.md").read_text()
+
+
+def shown(language: str) -> str:
+    """The block of README.md in that language."""
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return str(text)
+
+
+def test_the_readme_is_short_with_a_small_picture_and_the_page() -> None:
+    assert shown("js") == (EXAMPLES / "browser.js").read_text()
+    assert len(README.split()) <= 900
+    assert "(docs/console.webp)" in README
+    assert (ROOT / "docs" / "console.webp").stat().st_size < 80_000, "`python -m tests.console.picture` makes it"
 
 
 WORKING = "Working; press Ctrl-C to stop."
 
 
-def test_the_worker_answers_the_browser(gateway: GatewayProcess, chromium: Driver) -> None:
-    page = (EXAMPLES / "browser.js").read_text().replace("15674", str(gateway.ws_port))
-    with started("worker.py", gateway) as worker:
-        assert worker.line() == WORKING
+def test_the_worker_answers_the_browser(gateway: GatewayProcess, chromium: Driver, tmp_path: Path) -> None:
+    page = shown("js").replace("15674", str(gateway.ws_port))
+    (tmp_path / "worker.py").write_text(shown("python").replace("61613", str(gateway.tcp_port)))
+    with started(str(tmp_path / "worker.py"), gateway) as worker:
+        assert worker.line() == "Working; press Enter to stop."
         said = chromium.run("example", origin=f"{gateway.http_url}/", source=page, context={"bypassCSP": True})
-        worker.process.send_signal(signal.SIGINT)
+        worker.type("")
         assert worker.said(0) == ""
     assert said == "tea for two: done"
 

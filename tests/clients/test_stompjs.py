@@ -3,6 +3,7 @@ demo page, in headless Chromium, through a real nginx that runs deploy/nginx.con
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,19 +42,32 @@ def test_in_chromium(scenario: str, chromium: Driver, nginx: int, ws_relay: Forw
 
 
 def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
+    """The program that it shows finds the same gateway, and does the same."""
     with start_gateway() as gateway, start_nginx(gateway.ws_port, gateway.http_port) as port:
-        chromium.run(
+        origin = f"http://{HOST}:{port}/"
+        program = chromium.run(
             "walk",
             {"stop": gateway.stop, "start": gateway.start},
-            origin=f"http://{HOST}:{port}/",
-            address=f"ws://{HOST}:{port}/ws",
+            origin=origin,
             wrong={"destination": "/queue/", "message": "destination without a name"},
         )
+        assert f'"ws://{HOST}:{port}/ws"' in program
+        assert len([line for line in program.splitlines() if line]) == 10
+        said = chromium.run("example", origin=origin, source=program, context={"bypassCSP": True})
+        assert re.fullmatch(r"5[01]\.\d\d", said)
 
 
 def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
     with start_gateway(users_file=users) as gateway:
         chromium.run("login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused")
+
+
+@pytest.mark.parametrize("action", ["send", "subscribe"])
+def test_the_demo_page_where_a_rule_forbids_its_topic(chromium: Driver, tmp_path: Path, action: str) -> None:
+    rules = f'[[rule]]\ndestination = "/topic/demo"\ndeny = ["{action}"]\n'
+    (tmp_path / "gateway.toml").write_text(f'{rules}[[rule]]\ndestination = "**"\nallow = ["send", "subscribe"]\n')
+    with GatewayProcess(tmp_path, {}).running() as gateway:
+        chromium.run("forbidden", origin=f"{gateway.http_url}/", message="/topic/demo")
 
 
 def test_the_demo_page_without_its_library(chromium: Driver, gateway: GatewayProcess) -> None:

@@ -173,8 +173,16 @@ class TestEarly:
     """What can never become a frame is refused before its end, so that nobody waits for it."""
 
     def test_other_protocols(self) -> None:
-        for octets in (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\0", b"HELO\n", b"x", b"\n\nQUIT"):
-            assert read([octets], None).kind is MalformedFrame, octets
+        for octets, words in (
+            (b"GET / HTTP/1.1\r\n", "'GET / HTTP/1.1' is a request of HTTP"),
+            (b"\x16\x03\x01\0", "is the start of TLS, and this port has none"),
+            (b"AMQP\0\0\x09\x01", "is the start of AMQP"),
+            *((octets, "is not a STOMP command; open the") for octets in (b"HELO\n", b"x", b"\n\nQUIT")),
+        ):
+            outcome = read([octets], None)
+            assert outcome.kind is MalformedFrame
+            assert outcome.error is not None
+            assert words in outcome.error.detail
         for octets in (b"c", b"CONN", b"Stomp", b"CONNECT  \r\n", b"STOMP\nk:\xff", b"\n\r\n  ", b"SEND\n"):
             outcome = read([octets], None)
             assert (outcome.plain, outcome.error) == ([], None), octets

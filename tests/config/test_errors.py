@@ -38,7 +38,10 @@ class TestUnknownNames:
             ("tcpp = 1", "there is no setting 'tcpp'; did you mean tcp?"),
             ("colour = 1", f"there is no setting 'colour'; {ALL}"),
             ("_env_file = 'x'", "there is no setting '_env_file'; did you mean users_file?"),
-            ("[polcy]", "there is no setting 'polcy'; did you mean policy?"),
+            ("[polcy]", "there is no setting 'polcy'; did you mean [[policy]]?"),
+            ("GATEWAY_STORE = 1", "there is no setting 'GATEWAY_STORE'; did you mean store?"),
+            ("heartbeat = 1", "there is no setting 'heartbeat'; did you mean heartbeat_send?"),
+            ("port = 1", "there is no setting 'port'; did you mean tcp?"),
             ("[server]\ntcp = []", f"there is no setting 'server'; {NO_TABLE}"),
             ("max_attempts = 5", "max_attempts belongs in a [[policy]]: it is a key of policies and no setting"),
         ],
@@ -70,15 +73,14 @@ class TestUnknownNames:
 class TestPlaces:
     def test_of_the_file_and_of_a_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write("\nmax_headers = 1")
-        place = "gateway.toml line 2: max_headers is wrong: "
-        assert refused() == f"{place}input should be greater than or equal to 10, not 1"
+        assert refused() == "gateway.toml line 2: max_headers must be a whole number from 10 to 100,000, not 1"
         monkeypatch.setenv("GATEWAY_MAX_HEADERS", "50")
         assert load().max_headers == 50, "the file's value does not count"
         write("max_headers = 50")
         for name in ("GATEWAY_MAX_HEADERS", "gateway_max_headers"):
             monkeypatch.delenv("GATEWAY_MAX_HEADERS", raising=False)
             monkeypatch.setenv(name, "1")
-            assert refused().startswith("max_headers (GATEWAY_MAX_HEADERS) is wrong: input should be greater than")
+            assert refused().startswith("max_headers (GATEWAY_MAX_HEADERS) must be a whole number from 10")
 
     def test_of_each_source(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write("max_headers = 50\nmax_body = 5000\ntcp = []")
@@ -123,7 +125,6 @@ def test_reading_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, sentence in (
         ("a = 1\nb = 'ü'".encode("latin-1"), "gateway.toml cannot be read: it is not UTF-8 (byte 12)"),
-        ("a = 1\nb = \n", "gateway.toml cannot be read: Invalid value (at line 2, column 5)"),
         ("a = 1\n\na = 2", "gateway.toml line 3: a is set twice, first in line 1"),
         ("b = [\n1]\na = 1\n'a' = 1\nc = ", "gateway.toml line 4: a is set twice, first in line 3"),
         ("a.b = 1\na.c = 1\na.b = 1", "gateway.toml line 3: a.b is set twice, first in line 1"),
@@ -131,9 +132,6 @@ def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         write(text)
         assert refused() == sentence
-    for text in ("a = {b = 1, b = 2}", "a = 1\na.b = 1", "[a]\n[a]"):  # as tomllib says it
-        write(text)
-        assert refused().startswith("gateway.toml cannot be read: ")
 
     def refuse(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")

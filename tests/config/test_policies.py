@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, OnNack, Policy, SlowConsumerAction, Visible, WhenFull
 from gateway.config.policies import KEY_RULES, KINDS, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import policies_of
@@ -40,18 +40,20 @@ EVERY_KEY_OF_QUEUES = {
     "backoff_max": (2, 2.0),
     "dead_letter": ("failed", "/queue/failed"),
     "dead_letter_expired": (True, True),
-    "time_to_live": (315_360_000, 315_360_000.0),
+    "time_to_live": ("520 weeks", 314_496_000.0),
     "on_nack": ("drop", OnNack.DROP),
     "conflate_by": ("symbol", "symbol"),
     "auto_delete": (True, True),
-    "idle_timeout": (0.5, 0.5),
+    "idle_timeout": ("500 ms", 0.5),
     "durable": (True, True),
+    "visible": ("stored", Visible.STORED),
     "journal_bodies": (4096, "4096"),
     "add_user_id": (True, True),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumerAction.CONFLATE),
     "slow_messages": (7, 7),
+    "subscriptions_keep": ("as-sent", Kept.AS_SENT),
     "conflate_by": ("symbol", "symbol"),
     "idle_timeout": (0.5, 0.5),
     "log_messages": (100_000_000, 100_000_000),
@@ -110,8 +112,9 @@ class TestReading:
             )
 
 
-SECONDS = "must be between 0 and 315,360,000 (seconds, at most ten years), not"
+SECONDS = 'must be a duration from 0 to ten years, like 10 (seconds), "10s" or "7 days", not'
 OCTETS = 'max_bytes must be 0, or at least 1,024 (bytes; units like "64KiB" are allowed), not'
+NO_TARGET = "dead_letter must be the name of one queue or topic without wildcards, or empty, not"
 WRONG_VALUES = [
     ("max_messages = -1", "max_messages must be a whole number, 0 or more, not -1"),
     ("max_messages = true", "max_messages must be a whole number, 0 or more, not true"),
@@ -123,13 +126,18 @@ WRONG_VALUES = [
     ("max_attempts = 1_000_001", "max_attempts must be a whole number between 0 and 1,000,000, not 1000001"),
     ("backoff = -1", f"backoff {SECONDS} -1"),
     ("backoff = nan", f"backoff {SECONDS} NaN"),
-    ("backoff = '1s'", f'backoff {SECONDS} "1s"'),
+    ("backoff = '1 parsec'", f'backoff {SECONDS} "1 parsec"'),
     ("backoff_max = 1979-05-27", f'backoff_max {SECONDS} "1979-05-27"'),
     ("backoff_factor = 0.9", "backoff_factor must be between 1 and 100, not 0.9"),
     ("idle_timeout = {a = 1}", f'idle_timeout {SECONDS} {{"a": 1}}'),
     ("auto_delete = 1", "auto_delete must be true or false, not 1"),
     ("conflate_by = 'a b'", 'conflate_by must be the name of a header, without spaces and colons, or empty, not "a b"'),
     ("max_mesages = 1", 'there is no key "max_mesages"; did you mean max_messages?'),
+    ("retries = 1", 'there is no key "retries"; did you mean max_attempts?'),
+    (
+        "dead_letter = '/quue/a'",
+        f'{NO_TARGET} "/quue/a"; did you mean "/queue/a"?',
+    ),
     ("colour = 1", 'there is no key "colour"; docs/policies.md names them all'),
     ("max_body = 2048", "max_body is a setting and no key of a policy; write it above the first [[policy]]"),
     ("slow_messages = 1", 'slow_messages is for topics, not for queues like "/queue/orders.*"'),
@@ -141,9 +149,9 @@ WRONG_VALUES = [
     *(
         (
             f"dead_letter = {value!r}",
-            f"dead_letter must be the name of one queue or topic without wildcards, or empty, not {json.dumps(value)}",
+            f"{NO_TARGET} {json.dumps(value)}",
         )
-        for value in ("/queue/", "/nowhere/a", "/app/a", "/queue/a.*", "/temp-queue/a", "/queue/a,/queue/b", 3)
+        for value in ("/queue/", "/app/a", "/queue/a.*", "/temp-queue/a", "/queue/a,/queue/b", 3)
     ),
 ]
 MISFITS = [
@@ -175,21 +183,30 @@ TOGETHER = [
     ('["/queue/a", "/topic/a"]', ["conflate_by = ''", "time_to_live = 0"]),
     ('"/exchange/amq.fanout"', ["log_messages = 10", "time_to_live = 1"]),
 ]
-STARTS = f"{', '.join(KINDS)}, followed by a name; or /exchange/amq.fanout"
-NO_KIND = f"does not start with a kind of destination that has policies: {STARTS}"
+NO_KIND = "is of no kind that has policies; did you mean"
 MEANT = "is a name for clients, and policies need the server's name"
 NO_WORD = "it must be a whole word between dots or slashes"
 WRONG_MATCHES = [
     ("match = 1", "match must be a pattern, or a list of patterns, not 1"),
-    (
-        'match = "topic/a"',
-        'match: "topic/a" has no slash in front; did you mean "/topic/a"? The queue is "/queue/topic',
+    *(
+        (
+            f'match = "{name}"',
+            f'match: "{name}" has no slash in front; did you mean "/topic/a"? The queue is "/queue/{name}"',
+        )
+        for name in ("topic/a", "topic.a")
     ),
     ("match = []", "match must be a pattern, or a list of patterns, not []"),
     ('match = ["/queue/a", 1]', "match: 1 is not a pattern; a pattern is a string"),
     *(
-        (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND}')
-        for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/exchange/amq.fanouts")
+        (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND} {meant}?')
+        for pattern, meant in [
+            ("", '"/queue/NAME" or "/topic/NAME"'),
+            ("/orders", '"/queue/orders" or "/topic/orders"'),
+            ("/queu/x", '"/queue/x"'),
+            ("/amq/x", '"/queue/x"'),
+            ("/app/", '"/handlers/send/NAME"'),
+            ("/exchange/mine/x", '"/topic/x"'),
+        ]
     ),
     *(
         (f'match = "{pattern}"', f'match: "{pattern}" {MEANT}: write "{meant}"')
@@ -244,6 +261,7 @@ class TestRefusals:
             ("[policy.a]", 1, "each policy is a table in double brackets: write [[policy]]"),
             ("policy = '[[policy]]'", 1, 'policies are [[policy]] tables of the settings file, not "[[policy]]"'),
             ("policy = [{match = '/queue/a'}, 1]", 1, "policy 2: a policy is a table, not 1"),
+            ("[[policy]]\nqueue = '/queue/a'", 2, 'policy 1: there is no key "queue"; did you mean match?'),
             ("[[policy]]\nbackoff = 1", 1, "policy 1: match is missing; write the destinations of the policy, like"),
             (TWO_TABLES, 6, 'policy for "/queue/a": when_full = "drop-oldest" needs max_messages'),
         ],

@@ -55,7 +55,7 @@ def test_old_names_in_the_file_mean_the_new_ones(file: Path) -> None:
 
 def test_mistakes_are_told_with_their_line_and_the_new_name(file: Path) -> None:
     for text, sentence in (
-        ("lenient = true\nmax_transaction_octets = 1", "line 2: max_transaction_bytes is wrong"),
+        ("lenient = true\nmax_transaction_octets = 1", "line 2: max_transaction_bytes must be"),
         (
             "max_transaction_octets = 4096\nmax_transaction_bytes = 8192",
             "line 2: max_transaction_bytes is set twice, first in line 1",

@@ -1,12 +1,13 @@
-"""Addresses and sizes: their forms, and what is none of them."""
+"""Addresses, sizes and durations: their forms, and what is none of them."""
 
 from __future__ import annotations
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.values import Address, parse_size
+from gateway.config.values import Address, duration_in_words, duration_like, parse_duration, parse_size, size_in_words
 
 
 class TestAddress:
@@ -67,3 +68,46 @@ def test_what_is_no_size() -> None:
             f"{text[:80]!r} is no number of bytes; write one like 1073741824, or with a unit, like 1GiB, 64KiB or"
         )
         assert str(refusal.value) == f"{sentence} 8MB"
+
+
+SECONDS = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+    "hours": 3600,
+    "d": 86_400,
+    "days": 86_400,
+    "w": 604_800,
+}
+
+
+def test_units_of_durations() -> None:
+    for unit, seconds in SECONDS.items():
+        for text in (f"3{unit}", f" 3.0 {unit} ", f"0_3{unit.upper()}"):
+            assert parse_duration(text) == parse_duration(text, "ms") / 1000 == pytest.approx(3 * seconds)
+    assert (parse_duration("10"), parse_duration("10", "ms"), parse_duration(".5s"), parse_duration("-1")) == (
+        10,
+        10,
+        0.5,
+        -1,
+    )
+
+
+def test_what_is_no_duration() -> None:
+    for text in ("", "s", "1 parsec", "1e3", "inf", "1h30m", "1 ms ms", "\u0661s", "9" * 16, "x" * 1000):
+        with pytest.raises(ValueError) as refusal:
+            parse_duration(text)
+        assert str(refusal.value).startswith(f"{text[:80]!r} is no duration; write one like 250ms, 10s, 5 min, 1h or")
+    for text, sentence in (("y", "'y' is no duration; write one like 5m"), ("1ms", "too short"), ("2h", "too long")):
+        with pytest.raises(click.BadParameter, match=sentence):
+            duration_like("5m", 0.1, 3600)(text)
+
+
+def test_numbers_in_words() -> None:
+    sizes = {0: "0 bytes", 1000: "1,000 bytes", 1536: "1.5 KiB", 1 << 30: "1 GiB", 1 << 40: "1 TiB"}
+    assert {size: size_in_words(size) for size in sizes} == sizes
+    durations = {0: "0 s", 0.25: "250 ms", 61: "61 s", 90: "1.5 min", 3600: "1 h", 604_800: "7 days"}
+    assert {seconds: duration_in_words(seconds) for seconds in durations} == durations

@@ -7,7 +7,7 @@ more life gives out all that is left, and what was sent, receipted and seen is c
     books      what was sent, what was promised, what came: complaints at once where that contradicts
     wire       a small STOMP client
     logs       the same of topics with logs: their numbers, and what readers got
-    load       producers, consumers, readers
+    load       producers, consumers, readers; movers, which acknowledge and send in one transaction
     plan       what a round is like: all of it follows from its seed, but for the timing
     points     where a gateway kills itself: patches, so that the product needs no hook for it
     server     the process: points first, then `gateway serve`

@@ -24,11 +24,13 @@ from .wire import Frame
 
 NEVER_SEEN = -1
 KINDS = (
-    "lost", "missed", "doubled", "unmarked", "marked", "ghost", "half", "order", "id", "number", "gap", "body", "error"
+    "lost", "missed", "doubled", "twice", "unmarked", "marked", "ghost", "half", "order", "id", "number", "gap", "body",
+    "error"
 )  # fmt: skip
-"""Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist; `marked`: as redelivered, and
-nobody ever consumed its queue; `missed`: a reader of a topic did not get it, though it was there, or nobody told him
-that it is gone; `number`: two messages of a topic have it; `gap`: it was told, and nothing is gone."""
+"""Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist, or was seen and then undone;
+`twice`: what one message was moved to is seen twice; `marked`: as redelivered, and nobody ever consumed its queue;
+`missed`: a reader of a topic did not get it, though it was there, or nobody told him that it is gone; `number`: two
+messages of a topic have it; `gap`: it was told, and nothing is gone."""
 
 
 class State(Enum):
@@ -65,6 +67,7 @@ class Letter:
         touched: the last life in which somebody tried to settle it.
         done: a receipt said that it is settled.
         dead: it was found among the dead letters.
+        origin: the message that was moved, which became this one; None: it comes from a producer.
     """
 
     queue: str
@@ -82,6 +85,7 @@ class Letter:
     touched: int = NEVER_SEEN
     done: bool = False
     dead: bool = False
+    origin: Letter | None = None
 
     def __str__(self) -> str:
         return f"{self.queue} {self.producer} {self.number} ({self.id or 'never seen'})"
@@ -153,6 +157,7 @@ class Books:
         self._ids: dict[str, Letter] = {}
         self._numbers: Counter[str] = Counter()
         self._newest: dict[tuple[object, ...], int] = {}
+        self._moved: dict[Letter, Letter] = {}  # what was moved, and as what it was seen first
 
     def complain(self, kind: str, text: str) -> None:
         self.complaints.append(Complaint(kind, f"life {self.life}: {text}"))
@@ -206,6 +211,8 @@ class Books:
         if letter.seen not in (NEVER_SEEN, self.life):
             self.counts["came back"] += 1
         letter.seen = self.life
+        if letter.origin is not None:
+            self._check_move(letter.origin, letter)
         return letter
 
     def find(self, frame: Frame) -> Letter | None:
@@ -240,6 +247,12 @@ class Books:
         elif settling is not None and settling.life == self.life and not settling.loose:
             self.complain("doubled", f"{letter} came, and its consumer is still about to settle it")
         letter.settling, letter.rejecting = None, False
+
+    def _check_move(self, origin: Letter, letter: Letter) -> None:
+        self.counts["moved"] += origin not in self._moved
+        first = self._moved.setdefault(origin, letter)
+        if first is not letter:
+            self.complain("twice", f"{origin} was moved twice, and came as {first}, and as {letter}")
 
     def _check_order(self, letter: Letter, subscription: object, *, marked: bool) -> None:
         if not marked:
@@ -282,6 +295,8 @@ def audit(books: Books) -> None:
     for letter in books.letters.values():
         if letter.kept:
             _look_at(books, letter)
+        if letter.origin is not None:
+            _look_at_move(books, letter, letter.origin)
     for unit in books.units:
         if unit.state is State.SENT and not unit.loose:
             _look_at_unit(books, unit)
@@ -302,6 +317,13 @@ def _look_at(books: Books, letter: Letter) -> None:
             books.complain("lost", f"{letter} was rejected in life {letter.touched}, and is no dead letter")
     elif dead:
         books.complain("ghost", f"{letter} is a dead letter, and was acknowledged")
+
+
+def _look_at_move(books: Books, letter: Letter, origin: Letter) -> None:
+    """Whoever saw it relies on it: it is there after a kill, and what it came of is not."""
+    unit = letter.unit
+    if unit.state is State.SENT and letter.seen == unit.life and origin.seen > unit.life:
+        books.complain("ghost", f"{letter} was seen in life {unit.life}, and undone: {origin} came again")
 
 
 def _look_at_unit(books: Books, unit: Unit) -> None:

@@ -1,4 +1,7 @@
-"""Consumers: they acknowledge alone and in transactions, with messages of their own in them, reject, leave and die."""
+"""Consumers: they acknowledge alone and in transactions, with messages of their own in them, reject, leave and die.
+
+Movers do one thing: they acknowledge a message and send another one for it, in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from random import Random
 from .books import Books, Letter
 from .client import Client
 from .load import Worker
-from .plan import Queue
+from .plan import QUEUES, Queue
 from .wire import Frame, frame
 
 _ACTS = {"ack": 50, "commit": 14, "abort": 4, "return": 6, "reject": 4, "leave": 1, "die": 1, "pause": 5}
@@ -100,3 +103,19 @@ class Consumer(Worker):
         while client.outstanding:
             self._take(await client.receive(), client)
         await client.disconnect()
+
+
+class Mover(Consumer):
+    """It moves all that comes to the target of its queue."""
+
+    async def _act(self, client: Client) -> bool:
+        unit, name = self.books.begin(), self.transaction()
+        handle, letters = self._pick()
+        self.books.settle(unit, letters)
+        (target,) = [queue for queue in QUEUES if queue.name == self._queue.target]
+        headers, body = self.sender.letters(unit, [target])
+        unit.letters[0].origin = letters[0]
+        frames = [frame("BEGIN", {"transaction": name}), frame("ACK", {"id": handle, "transaction": name})]
+        frames.append(frame("SEND", headers | {"transaction": name}, body))
+        await self.end(client, unit, frames, name, commit=True)
+        return True

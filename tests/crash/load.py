@@ -15,7 +15,7 @@ import trio
 
 from .books import Books, Letter, Unit
 from .client import Client
-from .plan import PLACES, Queue, Topic
+from .plan import MOVED, PLACES, Queue, Topic
 from .wire import Gone, frame
 
 Held = TypeVar("Held")
@@ -65,7 +65,9 @@ class Sender:
         return frames
 
     def somewhere(self) -> list[Queue | Topic]:
-        """A queue or topic, or sometimes two."""
+        """A queue or topic, or sometimes two; often a queue of which all is moved."""
+        if self._random.random() < 0.2:
+            return [self._random.choice(MOVED)]
         return self._random.sample(PLACES, 2 if self._random.random() < 0.1 else 1)
 
 

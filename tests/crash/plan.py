@@ -18,7 +18,7 @@ max_attempts = 0
 backoff = 0.05
 
 [[policy]]
-match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/dlq.#"]
+match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/in", "/queue/out", "/queue/dlq.#"]
 durable = true
 
 [[policy]]
@@ -47,6 +47,7 @@ class Queue:
     mode: str  # of its consumers
     consumers: int  # at most so many at a time
     priorities: bool = False  # its messages have some
+    target: str = ""  # where its consumers move all that comes
 
     @property
     def keeps(self) -> bool:
@@ -77,9 +78,12 @@ QUEUES = (
     Queue("/queue/deep", True, "client", 1),
     Queue("/queue/auto", True, "auto", 1),
     Queue("/queue/memory", False, "client", 1),
+    Queue("/queue/in", True, "client-individual", 2, target="/queue/out"),
+    Queue("/queue/out", True, "client-individual", 1),
 )
 TOPICS = (Topic("/topic/all", True), Topic("/topic/short", True, most=40), Topic("/topic/memory", False))
 PLACES = (*QUEUES, *TOPICS)
+MOVED = tuple(queue for queue in QUEUES if queue.target)
 
 # Ways a life ends, with their weights.
 _ENDS = {"moment": 6, "point": 10, "torn": 3, "start": 1, "stop": 1}
@@ -134,4 +138,7 @@ def _life(random: Random) -> Life:
     consumers = {place.name: random.randint(0, place.consumers) for place in PLACES}
     if random.random() < 0.7:
         consumers["/queue/deep"] = 0
+    # Mostly there is a client that sees what is moved.
+    if random.random() < 0.8:
+        consumers |= {"/queue/in": 2, "/queue/out": 1}
     return Life(end, point, seconds, log_pages, consumers)

@@ -22,6 +22,7 @@ A lie breaks one promise, to see that the test notices:
     half-commits      a batch is written in two transactions
     forgetful         no ACK reaches the store
     silent            nobody is told of a gap
+    hasty             what a transaction sends is seen before the store has its COMMIT
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from gateway.broker.core.context import Context
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch
 from gateway.broker.topic.stream_reader import StreamReader
@@ -231,6 +233,8 @@ def tell(lie: str) -> None:
         give, go_live = StreamReader._give, StreamReader._go_live
         _replace(StreamReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
         _replace(StreamReader, "_go_live", lambda self: (self._gaps.clear(), go_live(self)))
+    elif lie == "hasty":
+        _replace(Context, "begin_commit", lambda self: 0)
     else:
         raise ValueError(lie)
 

@@ -13,7 +13,7 @@ import trio
 from gateway.stores.file import LOG_PAGES
 
 from .books import Books, Complaint, audit
-from .consumers import Consumer
+from .consumers import Consumer, Mover
 from .drain import look_into, take_all
 from .load import Producer, Worker
 from .logs import Logs
@@ -81,7 +81,10 @@ class Round:
         names = [f"p{number}" for number in range(plan.producers)]
         self._producers = [Producer(name, self._books, self._random) for name in names]
         self._consumers: dict[str, Sequence[Worker]] = {
-            queue.name: [Consumer(f"c{index}.{queue.name}", self._books, self._random, queue) for index in range(3)]
+            queue.name: [
+                (Mover if queue.target else Consumer)(f"c{index}.{queue.name}", self._books, self._random, queue)
+                for index in range(3)
+            ]
             for queue in QUEUES
         }
         self._consumers |= {topic.name: self._readers(topic) for topic in TOPICS}

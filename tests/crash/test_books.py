@@ -57,7 +57,8 @@ def play(scene: Scene, steps: str) -> None:
     """Carry out steps like `send a; come a; ack a known; crash; come a marked`.
 
     `send` and `ack` may say what is known of their unit: `sent`, `open`, `never` or `known`; by default a SEND has its
-    receipt, and an ACK is sent.  What says `unit` belongs to the one transaction of the case.
+    receipt, and an ACK is sent.  What says `unit` belongs to the one transaction of the case.  `move a b` settles the
+    first and sends the second.
     """
     letters: dict[str, Letter] = {}
     unit = scene.books.begin()
@@ -81,6 +82,12 @@ def play(scene: Scene, steps: str) -> None:
             settled = scene.settle(letters[name], state=state or State.SENT, rejecting=verb == "nack")
             if "known" in words:
                 settled.confirm()
+        elif verb == "move":
+            moved = scene.settle(letters[name])
+            letters[words[1]] = scene.send(moved, state=State.SENT)
+            letters[words[1]].origin = letters[name]
+            if "known" in words:
+                moved.confirm()
         elif verb == "drain":
             scene.books.draining = True
         else:
@@ -113,6 +120,8 @@ def play(scene: Scene, steps: str) -> None:
         ("send a; come a; nack a known; crash; die a; die a", "doubled"),
         ("send a; come a; ack a; crash; die a", "ghost"),
         ("send a; come a; crash; die a", "ghost"),
+        ("send a; come a; move a b; come b; crash; come a marked", "ghost"),  # a client has seen b
+        ("send a; come a; move a b; come b; crash; come a marked; move a c known; come c", "twice ghost"),
     ],
 )
 def test_what_the_books_complain_of(steps: str, kinds: str) -> None:

@@ -26,6 +26,7 @@ async def test_what_was_promised_holds(first: int, count: int) -> None:
         ("early-receipts", "write:15", "lost"),
         ("half-commits", "committed:15", "half"),  # between the halves
         ("forgetful", "write:15", "doubled"),
+        ("hasty", "write:15", "ghost"),
         pytest.param("silent", "write:15", "missed", marks=pytest.mark.long),
     ],
 )

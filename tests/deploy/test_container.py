@@ -20,12 +20,14 @@ from typing import Any, ClassVar
 import pytest
 import trio
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import gateway
 from gateway.auth.passwords import hash_passcode
 from gateway.cli.serve import SHUTDOWN_MARGIN
 from gateway.config.settings import Settings, load
-from gateway.runtime.gateway import _LONGEST_WRITE
+from gateway.runtime.gateway import LONGEST_WRITE
 from tests.clients.driver import ROOT, tool
 from tests.deploy.image import Build, Context, run_container
 from tests.gateway_process import HOST, GatewayProcess
@@ -34,8 +36,9 @@ from tests.transports.peers import dial
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 BIN = Path(sys.executable).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMAGE = f"stomp-gateway:{gateway.__version__}"
-LONGEST_DRAIN = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
+LONGEST_DRAIN = Settings.model_fields["drain_timeout"].default + LONGEST_WRITE + SHUTDOWN_MARGIN
 
 
 def checked(*command: str) -> None:
@@ -75,10 +78,26 @@ class TestImage:
             ("tests/install-tools", True),
             ("tests/spark.py", False),
             ("deploy/container.toml", True),
+            ("deploy/lock/gateway.txt", True),
+            ("deploy/compose.yaml", False),
         ],
     )
     def test_what_goes_in(self, path: str, *, there: bool) -> None:
         assert Context(ROOT).has(path) is there
+
+    @pytest.mark.parametrize("name", ["gateway", "pipeline", "java", "otel", "build"])
+    def test_what_is_locked(self, name: str) -> None:
+        """All that pyproject.toml asks for, in versions that it allows; `make lock` renews it."""
+        text = (DEPLOY / "lock" / f"{name}.txt").read_text()
+        pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+        assert len(re.findall(r"^\S+==.*(?:\n    --hash=sha256:\w{64}.*)+", text, re.MULTILINE)) >= len(pins)
+        assert "://" not in text
+        wanted = PROJECT["build-system"]["requires"]
+        if name != "build":
+            extra = PROJECT["project"]["optional-dependencies"].get(name, [])
+            wanted = [*PROJECT["project"]["dependencies"], *extra]
+        for requirement in map(Requirement, wanted):
+            assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
 
     def test_its_version_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = DOCKERFILE.read_text()

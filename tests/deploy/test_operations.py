@@ -32,7 +32,7 @@ trap 'kill -TERM $(cat /run/gateway.pid 2> /dev/null) 2> /dev/null || true' EXIT
 
 def section(title: str) -> str:
     """A section of the page, up to the next title."""
-    (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##)", PAGE, re.DOTALL | re.MULTILINE)
+    (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE)
     return str(text)
 
 

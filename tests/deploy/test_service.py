@@ -63,7 +63,7 @@ class TestWords:
 class TestSockets:
     @pytest.fixture(autouse=True)
     def _place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(systemd, "_FIRST", PLACE)
+        monkeypatch.setattr(systemd, "FIRST_DESCRIPTOR", PLACE)
 
     @pytest.mark.parametrize(
         ("names", "expected"), [("tcp:http", ["tcp", "http"]), ("tcp", ["tcp", "unknown"]), ("a:b:c", ["a", "b"])]

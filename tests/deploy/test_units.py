@@ -14,7 +14,7 @@ import pytest
 from gateway.cli.main import main
 from gateway.cli.serve import SHUTDOWN_MARGIN
 from gateway.config.settings import Settings
-from gateway.runtime.gateway import _LONGEST_WRITE
+from gateway.runtime.gateway import LONGEST_WRITE
 from tests.app.process import SERVE, connect, server
 from tests.clients.driver import ROOT, tool
 
@@ -52,7 +52,7 @@ def test_the_life_of_the_service() -> None:
     assert keys["Restart"] == "on-failure"
     starts, seconds = int(keys["StartLimitBurst"]), int(keys["StartLimitIntervalSec"])
     assert starts * int(keys["RestartSec"]) < seconds, "or it would never give up"
-    longest = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
+    longest = Settings.model_fields["drain_timeout"].default + LONGEST_WRITE + SHUTDOWN_MARGIN
     assert int(keys["TimeoutStopSec"]) > longest, "there is time to drain"
     assert (keys["KillMode"], keys["Type"], keys["ExecReload"]) == ("mixed", "notify", "/bin/kill -HUP $MAINPID")
     assert int(keys["WatchdogSec"]) > 0

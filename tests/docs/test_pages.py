@@ -5,12 +5,15 @@ What surrounds them is made here: messages that there are, and a `pip` that inst
 
 from __future__ import annotations
 
+import json
 import re
+import time
 
+import jwt
 import pytest
 
 from tests.docs.machine import FOLDER, ROOT, Machine
-from tests.docs.page import blocks, listed
+from tests.docs.page import blocks, listed, perform
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -60,7 +63,7 @@ def test_durability(machine: Machine) -> None:
         machine.run(command)
     machine.run(f"cd {FOLDER}")
     machine.serve()
-    assert machine.run("gateway subscribe /queue/work --count 1") == "tea\n"
+    assert machine.run("gateway subscribe /queue/work --count 1").endswith("\ntea\n")
 
 
 def test_handlers(machine: Machine) -> None:
@@ -72,36 +75,6 @@ def test_handlers(machine: Machine) -> None:
     machine.serve(serve)
     assert machine.run("gateway subscribe /app/prices --count 1") == '{"tea": 3.2}\n'
     assert machine.run("gateway send /app/greet/bob ''").startswith("1 message sent")
-
-
-def test_replay(machine: Machine) -> None:
-    """A page that was cut off gets what came meanwhile."""
-    policy, program = blocks("docs/replay.md")
-    machine.write("gateway.toml", policy.text)
-    machine.serve()
-    before = """
-import { Client } from "@stomp/stompjs";
-const client = new Client({ brokerURL: "ws://127.0.0.1:15674/ws", reconnectDelay: 10 });
-const reload = () => console.log("gap");
-const show = (body) => {
-  console.log(body);
-  if (body === "2") client.deactivate();
-  else if (body === "1") {
-    client.publish({ destination: "/topic/prices.acme", body: "2" });
-    client.forceDisconnect();
-  }
-};
-"""
-    behind = """
-const subscribe = client.onConnect;
-client.onConnect = (frame) => {
-  subscribe(frame);
-  if (!last) client.publish({ destination: "/topic/prices.acme", body: "1" });
-};
-client.activate();
-"""
-    machine.write("replay.mjs", before + program.text + behind)
-    assert machine.run("node replay.mjs") == "1\n2\n"
 
 
 def test_selectors(machine: Machine) -> None:
@@ -118,3 +91,82 @@ def test_tables_of_the_pipeline(machine: Machine) -> None:
     machine.run("mkdir tables")
     machine.write("read.py", f"{program}print(metrics.num_rows)\n")
     assert machine.run("python read.py") == "0\n"
+
+
+def test_tests_against_the_gateway(machine: Machine) -> None:
+    assert perform(machine, blocks("docs/howto-test.md")) == 3
+
+
+def test_patterns(machine: Machine) -> None:
+    """One page that is cut off: what it sends comes once, it misses nothing, and gets an answer."""
+    (policy,) = blocks("docs/replay.md")
+    secret = "a secret of more than thirty-two bytes"
+    machine.write("secret.txt", f"{secret}\n")
+    machine.write("gateway.toml", f'jwt_keys = "secret.txt"\n{policy.text}')
+    machine.serve()
+    token = jwt.encode({"sub": "alice", "exp": time.time() + 30}, secret, "HS256")
+    page = "".join([block.text for block in blocks("docs/patterns.md") if block.kind == "js"])
+    machine.write("page.mjs", f"globalThis.newToken = async () => {json.dumps(token)};\n{page}{BEHIND}")
+    assert machine.run("timeout 30 node page.mjs").splitlines() == ["price 1", "price 2", "answer 9"]
+
+
+BEHIND = """
+const answer = ({ headers: { "reply-to": destination, "correlation-id": id }, body }) =>
+  client.publish({ destination, body: `answer ${body ** 2}`, headers: { "correlation-id": id } });
+whenConnected(() => client.subscribe("/queue/squares", answer));
+follow("/topic/prices.acme", async (price) => {
+  console.log(price);
+  if (price === "price 1") {
+    client.forceDisconnect();
+    send("/topic/prices.acme", "price 2");
+  } else {
+    console.log(await ask("/queue/squares", "3"));
+    process.exit(0);
+  }
+}, () => console.log("gap"));
+send("/topic/prices.acme", "price 1");
+client.activate();
+"""
+
+
+DJANGO = """
+import os, sys
+from pathlib import Path
+
+import django
+from django.conf import settings
+
+settings.configure(
+    INSTALLED_APPS=["orders"], ROOT_URLCONF="__main__", ALLOWED_HOSTS=["*"],
+    DEFAULT_AUTO_FIELD="django.db.models.AutoField",
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": Path("db.sqlite")}},
+)
+django.setup()
+from django.core.management import call_command
+from django.test import Client
+from django.urls import path
+from orders import models, views
+
+urlpatterns = [path("orders", views.order)]
+call_command("migrate", run_syncdb=True, verbosity=0)
+print(Client().post("/orders", {"text": sys.argv[1]}).status_code, models.Outgoing.objects.count())
+"""
+
+
+def test_web_applications(machine: Machine) -> None:
+    """With a gateway, without one, and with one again."""
+    for block in blocks("docs/howto-publish.md"):
+        machine.write(block.file or "", block.text)
+    machine.write("web.py", DJANGO)
+    machine.run("mkdir orders; mv models.py views.py orders")
+    machine.run("hypercorn shop:app --bind 127.0.0.1:8080 > shop.log 2>&1 & shop=$!")
+    machine.run("timeout 30 bash -c 'until curl http://127.0.0.1:8080/docs > /dev/null 2>&1; do sleep 0.05; done'")
+    fast = "curl -w '%{http_code}\\n' -o /dev/null -X POST http://127.0.0.1:8080/orders?text="
+    machine.serve()
+    assert machine.run(f"{fast}tea; python web.py milk") == "202\n202 0\n"
+    machine.stop()
+    assert machine.run(f"{fast}tea; python web.py salt 2> /dev/null") == "503\n202 1\n"
+    machine.serve()
+    assert machine.run(f"{fast}beer; python web.py coffee") == "202\n202 0\n"
+    assert machine.run("gateway subscribe /queue/orders --count 3 2> /dev/null") == "beer\n2: salt\n3: coffee\n"
+    machine.run("kill -TERM $shop; wait $shop")

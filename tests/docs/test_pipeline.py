@@ -55,7 +55,7 @@ def test_the_tour_and_a_replay(machine: Machine) -> None:
     machine.serve("GATEWAY_JOURNAL= gateway serve")  # messages of the first one went with it
     machine.run(f"{replay} --yes")
     for name, body in (("red", "tea"), ("blue", "milk")):
-        (line,) = machine.run(f"gateway subscribe /queue/orders.{name} --json --count 1").splitlines()
+        _, line = machine.run(f"gateway subscribe /queue/orders.{name} --json --count 1").splitlines()
         assert json.loads(line)["body"] == body
         assert "x-replayed-from" in json.loads(line)["headers"]
 

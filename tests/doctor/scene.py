@@ -15,7 +15,7 @@ from unittest.mock import patch
 import trio
 
 from gateway.config.settings import Settings
-from gateway.doctor.command import examine
+from gateway.doctor.examine import examine
 from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, CheckReport, CheckResult, Level, Target
 from tests.clients import nginx
 from tests.gateway_process import HOST, GatewayProcess

@@ -12,7 +12,7 @@ import trio
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import main
-from gateway.doctor import command
+from gateway.doctor import examine
 from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, Target
 from tests.doctor.scene import environment, spoiled
 from tests.gateway_process import HOST, GatewayProcess
@@ -56,7 +56,7 @@ class Read:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.options = CheckOptions()
-        monkeypatch.setattr(command, "examine", self._examine)
+        monkeypatch.setattr(examine, "examine", self._examine)
 
     async def _examine(self, options: CheckOptions, report: object) -> None:
         await trio.lowlevel.checkpoint()

@@ -127,7 +127,7 @@ class TestBodies:
 class TestRemembering:
     def test_headers_by_identity(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Headers that are other ones are never taken for those that were at their address before."""
-        monkeypatch.setattr("gateway.journal.rows._MOST_BLOCKS", 3)
+        monkeypatch.setattr("gateway.journal.rows.MOST_BLOCKS", 3)
         journal = opened(tmp_path)
         names = journal.names_of_session("tcp", "x")
         shared = {"shared": "yes"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docs.generate.logs import PAGE, Event, events, tables
+from docs.generate.logs import PAGE, Event, events, lists
 
 # Lines that are about a client and not about a session: there is none yet, or it is not its doing.
 _BEFORE = {
@@ -16,7 +16,7 @@ _BEFORE = {
 def test_the_page_has_them_all() -> None:
     page = PAGE.read_text()
     found = page[page.index("\n### ") :].splitlines()
-    assert found == list(tables()), "run `make docs`; programs search the log for these words"
+    assert found == list(lists()), "run `make docs`; programs search the log for these words"
 
 
 @pytest.mark.parametrize("event", events().values(), ids=lambda event: event.text)

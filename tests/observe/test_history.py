@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from trio.testing import MockClock
 
 from gateway.observe.history import KEPT, History, merged
 from gateway.observe.sampler import Second
@@ -97,6 +98,15 @@ class TestFile:
             await history.add(sample(START + 60))
         assert [line["event"] for line in lines] == ["the history cannot be written"]
         assert len(history.minutes) == 2
+
+    async def test_a_disk_that_hangs_holds_up_nothing(self, path: Path, autojump_clock: MockClock) -> None:
+        history, _ = opened(path)
+        os.unlink(path)
+        os.mkfifo(path)  # which waits for a reader
+        for number in range(2):
+            await history.add(sample(START + 60 * number))
+        assert len(history.minutes) == 2
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     async def test_a_clock_that_was_set_back(self, path: Path) -> None:
         history, _ = opened(path)

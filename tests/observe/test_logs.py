@@ -166,13 +166,14 @@ class TestHypercorn:
         """It replaces the handlers of its logger when it first has something to say."""
         stream, own = io.StringIO(), io.StringIO()
         for _ in range(2):
-            logs.configure("json", stream=stream)
+            logs.configure("json", "info", "mind 100 % of it", stream=stream)
         logger = logging.getLogger(logs.HYPERCORN)
         logger.handlers = [logging.StreamHandler(own)]
         logger.setLevel(logging.INFO)
         logger.info("Running on %s", "http://x")
         (line,) = lines(stream)
-        assert (line["level"], line["logger"], line["event"]) == ("info", "hypercorn.error", "Running on http://x")
+        event = "Running on http://x; mind 100 % of it"
+        assert (line["level"], line["logger"], line["event"]) == ("info", "hypercorn.error", event)
         assert own.getvalue() == ""
 
     def test_it_is_not_louder_than_we_are(self) -> None:

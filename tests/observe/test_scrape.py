@@ -43,7 +43,7 @@ async def test_every_metric_is_on_the_page_and_no_other(tmp_path: Path, monkeypa
         deposit(gateway.broker, "/queue/orders")
         families = await scraped(metrics)
     found = {exposed(family) for family in families.values() if not family.name.startswith("process_")}
-    assert found == set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert found == set(re.findall(r"^\* `(\w+)`: ", PAGE.read_text(), re.MULTILINE))
     for family in families.values():
         assert family.samples, f"{family.name} has no time series"
 

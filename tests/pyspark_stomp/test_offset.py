@@ -153,7 +153,7 @@ def test_gaps_are_errors(broker: Broker, name: str) -> None:
 
 
 def test_messages_that_never_come(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset, "_PATIENCE", 0.3)
+    monkeypatch.setattr(offset, "MESSAGE_TIMEOUT", 0.3)
     broker.send(topic, bodies(3))
     first, end = ends(broker, topic)
     part = OffsetRange(topic, first, end + 5)

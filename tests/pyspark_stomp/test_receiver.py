@@ -206,7 +206,7 @@ def test_a_blocked_receiver_ends_without_reading(
 ) -> None:
     """The RECEIPT of DISCONNECT stands behind all that the server has sent."""
     said: list[str] = []
-    monkeypatch.setattr(module, "_GATHERED", 1)
+    monkeypatch.setattr(module, "GATHERED_BYTES", 1)
     disconnect = Client.disconnect
 
     def watched(client: Client) -> None:

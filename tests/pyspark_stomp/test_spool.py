@@ -154,7 +154,7 @@ def test_a_full_disk_keeps_nothing(spool: Spool, monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_query_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
     spool = Spool(tmp_path, 10)
     with pytest.raises(OptionError, match=rf"another query uses \(process {os.getpid()}\)"):
         Spool(tmp_path, 10)

@@ -169,7 +169,7 @@ class TestPages:
 
     def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sixteen of those would keep everybody else out."""
-        monkeypatch.setattr(module, "_PATIENCE", 0.5)
+        monkeypatch.setattr(module, "ANSWER_TIMEOUT", 0.5)
         with socket.create_connection((HOST, port), timeout=0.1) as slow:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: ")
             eventually(lambda: has_gone(slow))

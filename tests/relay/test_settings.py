@@ -96,8 +96,8 @@ SECURED = TABLE.replace("stomp://b", "stomps://b")
     [
         ("", r"has no table \[\[relay\]\]"),
         ("x = 1", "'x' is unknown"),
-        ("x = ", "cannot be read"),
-        (TABLE + TABLE + 'fron = "a"', "number 2: 'fron' is unknown: keys are client_id, destinations, durable, from,"),
+        ("x = ", "line 1: x has no value"),
+        (TABLE + TABLE + 'fron = "a"', "number 2: 'fron' is unknown; did you mean from"),
         (TABLE + 'prefetch = "1"', "prefetch must be a whole number"),
         (TABLE + "durable = 1", "durable must be true or false"),
         (TABLE.replace('["x"]', '"x"'), "destinations must be a list of strings"),

@@ -25,7 +25,7 @@ WHY = "store.db cannot grow: No space left on device"
 @pytest.fixture(autouse=True)
 def _nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(writer, "_RETRY", 0.001)
+    monkeypatch.setattr(writer, "RETRY_AFTER", 0.001)
 
 
 async def answers(gateway: Gateway) -> tuple[int, int, object]:

@@ -70,7 +70,7 @@ class TestStop:
 
     async def test_a_store_that_takes_nothing_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not waited for without end; then the file does not say that all is well."""
-        monkeypatch.setattr("gateway.runtime.gateway._LONGEST_WRITE", 0.05)
+        monkeypatch.setattr("gateway.runtime.gateway.LONGEST_WRITE", 0.05)
 
         def write(store: SQLiteStore, batch: object) -> None:
             raise StoreFull("store.db cannot grow: no space left")

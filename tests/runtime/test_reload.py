@@ -128,7 +128,7 @@ UNFIT = (
     [
         ("", 'admin_token = "new"\nmax_body = "1 elephant"', "gateway.toml line 2: max_body is wrong"),
         ("", 'admin_token = "new"\nadmin_tokn = "x"', "gateway.toml line 2: there is no setting 'admin_tokn'"),
-        ("", 'admin_token = "new', "gateway.toml cannot be read"),
+        ("", 'admin_token = "new', "gateway.toml line 1: the string is not closed"),
         (OTHERS, None, "gateway.toml is gone, and the settings in it with it; restart if that is meant"),
         ('metrics_token = "x"', 'metrics_token = "x"', f"{LOST_TOKEN}; restart if that is meant"),
         ("", OTHERS, LOST_TOKEN),  # they do not help before the restart

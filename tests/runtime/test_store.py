@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
+import pytest
 import structlog.testing
 
 from ..transports.peers import frame
@@ -92,7 +93,7 @@ async def test_message_ids_are_the_same_and_new_ones_are_new() -> None:
 async def lost(*frames: bytes, ack: str = "auto", **values: object) -> list[Any]:
     """What the log says after these frames of a client that consumes /queue/taken."""
     with structlog.testing.capture_logs() as logs:
-        async with running(**values) as gateway:
+        async with running(**{"store": "memory", **values}) as gateway:
             peer = await connected(gateway, "tcp")
             await peer.subscribe("/queue/taken", ack=ack)
             await peer.send(b"".join(frames) + frame("SEND", destination="/topic/a", receipt="last"))
@@ -117,6 +118,17 @@ async def test_what_waits_or_is_delayed_or_retained() -> None:
         "delayed": 1,
         "retained": 1,
     }
+
+
+@pytest.mark.parametrize(("values", "level"), [({}, "warning"), ({"store": "memory"}, "info")])
+async def test_memory_is_told_at_the_start(values: dict[str, str], level: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with running(**values):
+            assert logs[-1] == {
+                "event": "messages are kept in memory only, and a restart loses them",
+                "log_level": level,
+                "remedy": 'write store = "sqlite:store.db" into gateway.toml',
+            }
 
 
 async def test_logs_in_memory() -> None:

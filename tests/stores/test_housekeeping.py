@@ -86,8 +86,8 @@ class Harness(Desk):
 @pytest.fixture
 async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Harness]:
     """Its seconds are short."""
-    monkeypatch.setattr(module, "_PAUSE", 0.001)
-    monkeypatch.setattr(module, "_RETRY", 0.001)
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(module, "RETRY_AFTER", 0.001)
     made = Harness(nursery)
     yield made
     made.disk.let_go()
@@ -115,8 +115,8 @@ class TestRoom:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A second may be too long for what was free."""
-        monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        monkeypatch.setattr(module, "_MUCH", 2_000)
+        monkeypatch.setattr(module, "LOOK_EVERY", 1_000.0)
+        monkeypatch.setattr(module, "LOOK_AFTER_BYTES", 2_000)
         await until(lambda: harness.disk.looks == 1)
         await trio.testing.wait_all_tasks_blocked(0.01)
         harness.disk.little = LITTLE
@@ -192,7 +192,7 @@ class TestTidying:
     async def test_gives_way_to_a_write_or_a_read(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, what: str
     ) -> None:
-        monkeypatch.setattr(module, "_PAUSE", 1_000.0)
+        monkeypatch.setattr(module, "LOOK_EVERY", 1_000.0)
         harness.disk.more = 1_000
         harness.disk.next_slice = threading.Semaphore(0)
         await until(lambda: harness.disk.done == ["look", "tidy"])

@@ -143,7 +143,7 @@ class TestStart:
 
 class TestTransientRows:
     def test_are_gone_with_it(self, store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sqlite, "_SLICE", 10)
+        monkeypatch.setattr(sqlite, "STALE_PER_SLICE", 10)
         store.write(new(range(1, 26), transient=True))
         store.write(new(range(26, 31)))
         store.close(clean=True)

@@ -98,7 +98,7 @@ class TestFullDisk:
     def test_may_be_tidied_and_closed(self, disk: Disk) -> None:
         store = disk.open()
         done, _, _ = fill(store)
-        store._written = sqlite._TIDY_AFTER
+        store._written = sqlite.TIDY_AFTER
         store.tidy()
         assert rows_of(store) == done
         store.close(clean=False)

@@ -21,7 +21,7 @@ def size_of(path: Path) -> int:
 
 def tidy(store: SQLiteStore) -> None:
     """As after many batches."""
-    store._written = sqlite._TIDY_AFTER
+    store._written = sqlite.TIDY_AFTER
     assert not store.tidy()
 
 

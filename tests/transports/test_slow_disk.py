@@ -53,8 +53,8 @@ spilling = pytest.mark.parametrize(
 async def harness(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, work_limits: WorkLimits
 ) -> AsyncIterator[StoredHarness]:
-    monkeypatch.setattr(writer, "_PAUSE", 0.001)
-    monkeypatch.setattr(writer, "_RETRY", 0.001)
+    monkeypatch.setattr(writer, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(writer, "RETRY_AFTER", 0.001)
     made = StoredHarness(nursery, authenticator=Anonymous(), work_limits=work_limits)
     yield made
     made.disk.let_go()

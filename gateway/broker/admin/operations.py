@@ -261,13 +261,14 @@ class Transfer:
         """Send a message there that was taken out of its queue and still counts as kept."""
         broker = self._broker
         options, body, expires = _properties(message), message.body, message.expires
+        unseen = queue.hides(message)
         # First out of the account of memory and the store: the new message takes the same room once more.
         queue.let_go(message)
         broker.counters.moved += 1
         broker.records.ended("dropped", queue.name, message, reason=why)
         slow_consumers = broker.context.slow_consumers
         strained = slow_consumers.strained.copy()
-        broker.deposit(target, head, body, options, expires)
+        broker.deposit(target, head, body, options, expires, unseen=unseen)
         # The publisher whose frames are handled next did not cause these deliveries.
         self._slow |= slow_consumers.strained - strained
         slow_consumers.strained.intersection_update(strained)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..core.ages import Age
-from ..core.counters import Drop
+from ..core.counters import Counts, Drop
 from ..core.ports import ANONYMOUS
-from ..core.tally import Counts
 from ..model.destinations import DURABLE
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue
@@ -86,6 +85,8 @@ def of_subscription(subscription: Subscription) -> dict[str, object]:
         "client_id": subscription.peer.client_id,
         "prefetch": subscription.options.prefetch,
         "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
+        "waiting": None if subscription.queue is None else subscription.queue.waiting,
+        "stored": None if subscription.queue is None else subscription.queue.stored,
         "delivered": subscription.delivered if counts else None,
         "durable": subscription.durable_name or None,
         "browser": subscription.options.browser,
@@ -103,6 +104,8 @@ SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
     "prefetch": lambda subscription: subscription.options.prefetch or 0,
     "unacknowledged": lambda subscription: len(subscription.ledger or ()),
     "oldest_unacknowledged_age": lambda subscription: _seconds(subscription.age_of_oldest()),
+    "waiting": lambda subscription: 0 if subscription.queue is None else subscription.queue.waiting,
+    "stored": lambda subscription: 0 if subscription.queue is None else subscription.queue.stored,
     "delivered": lambda subscription: subscription.delivered,
     "durable": lambda subscription: subscription.durable_name,
     "browser": lambda subscription: subscription.options.browser,

@@ -86,9 +86,7 @@ class QueueScan:
             # A row has the number of its message, except in the queue of a durable subscription.
             self._rows, self._sizes = found.all_rows(only if not queue.filled_by_topic else None)
         self._resting = list(queue.resting)
-        # A copy, for the scan takes it apart while consumers go on with the list itself.
-        self._ready_list = queue.in_memory.ready_lists[0].copy()
-        self._groups: list[Group] = queue.groups
+        self._look_into_memory()
         self._steps = self._all()
         # Not at once: the caller gets the scan first, so that it can cancel it.
         self._context.scheduler.later(self._begin)
@@ -96,6 +94,13 @@ class QueueScan:
     def cancel(self) -> None:
         """End the scan without any further call."""
         self._visitor = None
+
+    def _look_into_memory(self) -> None:
+        queue = self._queue
+        # A copy, for the scan takes it apart while consumers go on with the list itself.
+        self._ready_list = queue.in_memory.ready_lists[0].copy()
+        self._groups: list[Group] = queue.groups
+        self._unseen = queue.unseen_messages()
 
     # turns
 
@@ -158,13 +163,15 @@ class QueueScan:
             return True
         # Consumers had those pages read while the scan was elsewhere; the copy of the list is older than that.
         if self._missed:
-            self._ready_list, self._groups = self._queue.in_memory.ready_lists[0].copy(), self._queue.groups
+            self._look_into_memory()
             yield from self._gather()
             return (yield from self._through(self._ready_list, self._missed))
         return False
 
     def _gather(self) -> Generator[list[int], list[Stored], None]:
-        """Add the messages of groups: the ready list has only the first of each."""
+        """Add the messages of groups: the ready list has only the first of each; and those that are unseen."""
+        for message in self._unseen:
+            self._ready_list.add(message)
         looks = 0
         for group in self._groups:
             for message in group.messages():
@@ -179,7 +186,7 @@ class QueueScan:
         looks = 0
         while (message := ready_list.first()) is not None:
             ready_list.pop()
-            is_new = message is not last  # the first of a group is there twice
+            is_new = message is not last  # the first of a group is there twice, and one of a group that was unseen
             last = message
             if is_new and (rows is None or abs(message.row) in rows) and not self._see(message, ScanPosition.MEMORY):
                 return True

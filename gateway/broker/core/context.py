@@ -13,7 +13,7 @@ from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
 from .ages import MessageAges
 from .arguments_check import ArgumentsNotice
-from .counters import Counters
+from .counters import Counters, Tallies
 from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Outbox, Source
@@ -21,7 +21,6 @@ from .ports import Application, Destinations, Peer
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage
-from .tally import Tallies
 from .work_limits import WORK_LIMITS, WorkLimits
 
 
@@ -54,6 +53,9 @@ class Context:
     group_bytes: int = 0  # nearly what the message groups of all queues cost
     dead_letters_under_way: int = 0  # dead letters that are being routed, each because of the one before it
     checks_sends: bool = False  # a SEND has to be checked in full, because memory is short or the store has failed
+    # actions for the end of the COMMIT that is being carried out, which sends what is not to be seen yet; None: none is
+    commit: list[Callable[[], None]] | None = None
+    unseen_until: int = 0  # what is unseen anywhere may be seen when that batch of the store is written
     dirty: deque[Outbox] = field(default_factory=deque)  # outboxes with frames to flush
     full: set[Source] = field(default_factory=set)  # queues that the reader at work filled; it empties the set
 
@@ -66,6 +68,43 @@ class Context:
         """The number of a new message."""
         self.last_number += 1
         return self.last_number
+
+    # messages that are not to be seen yet, see `unseen`
+
+    def begin_commit(self) -> int:
+        """From now on what is routed is unseen; returns what `end_commit` needs."""
+        if self.storage is None:
+            return 0
+        self.commit = []
+        return self.storage.changes
+
+    def end_commit(self, changes: int) -> None:
+        """Show what was routed: once the store has the COMMIT; at once if that changed nothing there."""
+        actions, self.commit = self.commit, None
+        for action in actions or ():
+            assert self.storage is not None  # else there is no action
+            if self.storage.changes == changes:
+                action()
+            else:
+                self.when_seen(action)
+        if self.storage is not None and self.storage.changes != changes:
+            self.unseen_until = self.storage.number
+
+    def when_seen(self, action: Callable[[], None]) -> None:
+        """Do something when the message may be seen that is being routed."""
+        if self.commit is not None:
+            self.commit.append(action)
+            return
+        assert self.storage is not None  # without a store nothing is unseen
+        self.unseen_until = self.storage.number
+        self.storage.when_gathered(action)
+
+    def when_all_seen(self, action: Callable[[], None]) -> None:
+        """Do something when all may be seen that was routed so far; at once, if it may."""
+        if self.storage is None or self.unseen_until <= self.storage.committed:
+            action()
+        else:
+            self.storage.when_written(self.unseen_until, action)
 
     def take_full(self) -> set[Source]:
         """The queues that came to their limit in this turn."""

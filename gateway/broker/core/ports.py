@@ -142,8 +142,20 @@ class Peer(Protocol):
 class Destinations(Protocol):
     """The registry and the router, as queues and topics use them; a target is a queue or a topic."""
 
-    def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
-        """Route a message of the broker's own, which must find room: a dead letter, or a moved message."""
+    def deposit(
+        self,
+        name: str,
+        head: Head,
+        body: bytes,
+        options: SendOptions,
+        expires: float = 0.0,
+        *,
+        unseen: bool = False,
+    ) -> None:
+        """Route a message of the broker's own, which must find room: a dead letter, or a moved message.
+
+        `unseen`: what it comes of is not in the store yet, so that no client may see it.
+        """
 
     def forget_if_idle(self, target: Any) -> None:
         """Drop a destination without subscriptions and messages."""

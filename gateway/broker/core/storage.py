@@ -4,9 +4,9 @@
     it is settled                        ->  batch 8      while batch 9 gathers; when it is done, `written(8)` lets the
     its RECEIPT                          ->  parked: 8    receipts go that were parked for it
 
-Nothing here waits for the disk, and routing does not either.  A message that came and went within one batch is never
-written.  All changes of one frame are in one batch, and a batch is one transaction of the store: so a COMMIT is whole
-or has not happened.
+Nothing here waits for the disk, and routing does not either; what a COMMIT sends is routed, and unseen until its batch
+is written (`unseen`).  A message that came and went within one batch is never written.  All changes of one frame are in
+one batch, and a batch is one transaction of the store: so a COMMIT is whole or has not happened.
 
 A message is durable if its sender says so (`persistent:true`) or the policy of its destination does.  A message that is
 not may still have a row, for a while, when memory is short: it is transient, and gone with the process.
@@ -315,6 +315,11 @@ class Storage:
     def when_written(self, number: int, action: Callable[[], None]) -> None:
         """Do something once that batch, which is not yet, is in the store."""
         self._parked.setdefault(number, []).append(action)
+
+    def when_gathered(self, action: Callable[[], None]) -> None:
+        """Do something once the batch that gathers now is in the store, or has come to nothing."""
+        self.when_written(self.number, action)
+        self._ask()  # the committer does not look at an empty batch by itself
 
     @property
     def last_changed(self) -> int:

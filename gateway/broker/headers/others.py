@@ -20,7 +20,7 @@ CONNECT = (
         _CONNECT,
         "accept-version",
         "versions with commas between them",
-        "The versions of the client; the highest that both sides know is used. Without the header it is 1.0.",
+        "The versions of the client; the highest common one is used. Default: 1.0.",
     ),
     _standard(
         _CONNECT,
@@ -47,13 +47,13 @@ CONNECT = (
     without_effect(_CONNECT, "There is one virtual host, and it accepts every name.", Spelling("host")),
     honoured(
         _CONNECT,
-        "Identifies the client when it connects again: its older session ends, and its named durable subscriptions are "
-        "its own. Without the header it is a new client.",
+        "Identifies the client when it connects again: its older session [ends](semantics.md#session-take-over), and "
+        "its named durable subscriptions are its own.",
         Spelling("client-id", Anything("a name"), broker=f"{ACTIVEMQ}, {ARTEMIS}"),
     ),
     without_effect(
         _CONNECT,
-        "CONNECTED has no response-id: a connection has one CONNECT, and one answer to it.",
+        "CONNECTED has no response-id.",
         Spelling("request-id", broker=f"{ACTIVEMQ}, {ARTEMIS}"),
     ),
 )
@@ -64,14 +64,13 @@ OTHERS = (
     # Under the names of SUBSCRIBE, so that a client can repeat its headers: RabbitMQ and ActiveMQ read them so.
     honoured(
         _UNSUBSCRIBE,
-        "The durable subscription itself ends, and the messages that wait for it are deleted.",
+        "The durable subscription itself ends, with its messages.",
         Spelling("durable", BOOLEAN, "durable", RABBITMQ),
         Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
     honoured(
         _UNSUBSCRIBE,
-        "The durable subscription of that name ends, and the messages that wait for it are deleted. The session need "
-        "not consume it.",
+        "The same, of that name; the session need not consume it.",
         Spelling("durable-subscription-name", Text(255), "durable_name", ARTEMIS),
         Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
         Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
@@ -87,27 +86,26 @@ OTHERS = (
         _SETTLING,
         "message-id",
         "the `message-id` of a MESSAGE",
-        "The message, in 1.0 and 1.1; with the setting `lenient` in 1.2 as well.",
+        "The message, in 1.0 and 1.1; with `lenient` in 1.2 too.",
     ),
     _standard(
         _SETTLING,
         "subscription",
         "a subscription",
-        "The subscription of the message, in 1.1; with the setting `lenient` it may be missing or a different one.",
+        "The subscription of the message, in 1.1; optional with `lenient`.",
     ),
     _standard(_SETTLING, "transaction", "a transaction", "The frame takes effect when the transaction is committed."),
     # No field: `may_requeue` reads it, because a NACK has no other option.
     honoured(
         ("NACK",),
-        "false: the message becomes a dead letter and is not delivered again. true, or no header: the policy (on_nack) "
-        "decides.",
+        "false: the message becomes a dead letter. Otherwise the policy (`on_nack`) decides.",
         Spelling("requeue", BOOLEAN, broker=RABBITMQ),
     ),
     _standard(
         ("NACK",),
         "reason",
         "anything",
-        "The consumer's reason. The dead letter has it as `reason`, in place of a header of the SEND with that name.",
+        "The consumer's reason, which the dead letter gets.",
     ),
     _standard(_TRANSACTION, "transaction", "a transaction", "The transaction."),
     # CONNECT has none: CONNECTED is its answer.

@@ -13,7 +13,7 @@ from gateway.codec.encoder import NOT_PASSED_ON
 from .. import selectors
 from ..errors import NotAllowed
 from ..model.destinations import FANOUT, TOPIC
-from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions, shared
+from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, TRANSIENT, SendOptions, SubscribeOptions, shared
 from ..model.patterns import check_wildcards, check_words, has_wildcard
 from ..model.policy import QueueArguments
 from .row import HeaderEntry, Treatment
@@ -48,7 +48,7 @@ _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
 
 def send_options(headers: Mapping[str, str]) -> SendOptions:
-    """Options of a SEND with these headers; `PLAIN` and `PERSISTENT` themselves, if equal to one of them.
+    """Options of a SEND with these headers; `PLAIN`, `PERSISTENT` and `TRANSIENT` themselves, if equal to one of them.
 
     Raises NotAllowed: a value is wrong, or a header is refused.
     """
@@ -57,7 +57,7 @@ def send_options(headers: Mapping[str, str]) -> SendOptions:
     if not asked:
         return PLAIN
     if asked == _PERSISTENCE:  # on the hot path: where receipts differ, each SEND of a client comes here
-        return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else PLAIN
+        return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else TRANSIENT
     entries = _entries(_SEND, headers)
     fields, arguments = _read(entries, headers)
     # Without a group there is nothing to close, and such a SEND can still be `PLAIN`.

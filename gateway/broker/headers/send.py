@@ -21,13 +21,20 @@ _RETAIN_FLAG = values.Choice({"true": Retain.SET, "false": None})
 _EXCHANGES = values.Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
 
 
-def _passed_on(name: str, meaning: str, broker: str = "") -> HeaderRow:
+_SERVER_HEADERS = (
+    "message-id subscription ack redelivered delivery-count browser receipt-id seq gap first-seq retained dlq-reason "
+    "dlq-source dlq-attempts dlq-first-at original-destination"
+).split()
+
+
+def _passed_on(name: str, broker: str = "") -> HeaderRow:
+    meaning = "Subscribers get it unchanged."
     return HeaderRow(_FRAMES, (Spelling(name, broker=broker),), Treatment.PASSED_ON, meaning)
 
 
-def _of_the_server(name: str, meaning: str) -> HeaderRow:
+def _of_the_server(name: str) -> HeaderRow:
     # Cut and not refused: a program may send on what it got.  But receivers must not take a sender's for the server's.
-    return _without_effect(meaning, Spelling(name), visible=False)
+    return _without_effect("Only the server sets it; subscribers do not see a sender's.", Spelling(name), visible=False)
 
 
 def _argument(meaning: str, *spellings: Spelling, treatment: Treatment = Treatment.HONOURED) -> HeaderRow:
@@ -55,12 +62,11 @@ SEND = (
     ),
     # 4 is the default of JMS.
     _honoured(
-        "Messages of higher priority overtake others in a queue. Without the header it is 4.",
+        "Messages of higher priority overtake others in a queue. Default: 4.",
         Spelling("priority", _PRIORITY, "priority"),
     ),
     _honoured(
-        "The moment at which the message expires; the aliases give a time from now on. A time of 1 delivers the "
-        "message only if a consumer is ready. MESSAGE always has the moment as `expires`.",
+        "The moment at which the message expires. The aliases give a time from now on; 1 needs a ready consumer.",
         Spelling("expires", values.EXPIRY, "expires_at"),
         Spelling("expiration", values.LIFETIME, "time_to_live", RABBITMQ),
         Spelling("ttl", values.LIFETIME, "time_to_live", APOLLO),
@@ -75,97 +81,73 @@ SEND = (
         visible=False,
     ),
     _honoured(
-        "Messages of one group go to one consumer of the queue, as long as it is subscribed.",
+        "Messages of one group go to one consumer of the queue.",
         Spelling("JMSXGroupID", values.KEY, "group", ACTIVEMQ),
         Spelling("message_group", values.KEY, "group", APOLLO),
         Spelling("_AMQ_GROUP_ID", values.KEY, "group", ARTEMIS),
         also_canonical=True,  # consumers look for JMS's name, whatever the sender calls it
     ),
     _honoured(
-        "-1 closes the group after this message: its next message may go to another consumer. Other numbers have no "
-        "effect.",
+        "-1 closes the group after this message.",
         Spelling("JMSXGroupSeq", _SEQUENCE, "closes_group", ACTIVEMQ),
     ),
     # Never empty: all messages with an empty id would be one.
     _honoured(
-        "A second message to the destination with the same id is not routed. Its sender gets the RECEIPT.",
+        "A second message with the same id is not routed.",
         Spelling("dedup-id", values.UNIQUE, "dedup_id"),
         Spelling("_AMQ_DUPL_ID", values.UNIQUE, "dedup_id", ARTEMIS),
         visible=False,
     ),
     _honoured(
-        "set: the topic keeps the message for later subscribers, in place of the one before. remove: the topic keeps "
-        "none. For queues, temporary and user destinations the header is an ERROR.",
+        "The topic keeps the message for later subscribers, or (remove) none. For other destinations it is an ERROR.",
         Spelling("retain", _RETAIN, "retain", APOLLO),
         Spelling("ActiveMQ.Retain", _RETAIN_FLAG, "retain", ACTIVEMQ),
         visible=False,
     ),
     # Visible: consumers need the key to know what the value is of.
     _honoured(
-        "The message replaces a waiting message to the same destination with the same value of this header.",
+        "The message replaces a waiting message with the same value.",
         Spelling("_AMQ_LVQ_NAME", values.KEY, "conflation_key", ARTEMIS),
     ),
     _honoured(
-        "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header it "
-        "is a queue.",
+        "Whether a name without a prefix is a queue (ANYCAST, the default) or a topic.",
         Spelling("destination-type", values.ROUTING, "multicast", ARTEMIS),
         visible=False,
     ),
     _honoured(
-        "The destination of the answer. A temporary destination of the session is subscribed, and receivers see a name "
-        "to which they can send. Any other destination is passed on unchanged.",
+        "The destination of the answer. A temporary destination of the session is subscribed.",
         Spelling("reply-to", values.ReplyTo(), "temporary_reply"),
     ),
     # Refused where it is wrong, and not replaced: see `Session._send_specially`.
     _honoured(
-        "The sender; it must be the name that the session logged in with.",
+        "The sender; it must be the session's login.",
         Spelling("user-id", values.Anything("a user's name"), field="user_id"),
     ),
     _without_effect(
-        "Receivers of ActiveMQ trust it, because that broker writes it. Use `user-id`, which the gateway verifies.",
+        "Use `user-id`, which the gateway verifies.",
         Spelling("JMSXUserID", broker=ACTIVEMQ),
         visible=False,
     ),
     # Visible: selectors read it as JMSDeliveryMode.
     _honoured(
         "The message outlives the server's process, if the server has a store and the destination's policy does not "
-        "forbid it. Its RECEIPT comes when it is stored.",
+        "forbid it. Its RECEIPT comes when it is stored. With `false` a durable subscription does not store it, unless "
+        "the policy says otherwise.",
         Spelling("persistent", values.BOOLEAN, "persistent"),
     ),
     _without_effect(
-        "RabbitMQ reads it as an argument of the queue. To make a message durable, send `persistent:true`, or set the "
-        "policy of its destination.",
+        "To make a message durable, send `persistent:true`, or write a policy.",
         Spelling("durable", broker=RABBITMQ),
         visible=False,
     ),
     _without_effect(
-        "The gateway passes on the bytes of a body; it does not turn them into Java objects.",
+        "The gateway passes on the bytes of a body.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
-    _passed_on("content-type", "The media type of the body."),
-    _passed_on("content-encoding", "The compression of the body.", RABBITMQ),
-    _passed_on("correlation-id", "The request to which an answer belongs."),
-    _passed_on("type", "The kind of message."),
-    _passed_on("timestamp", "The time of sending, by the sender's clock."),
-    _passed_on("app-id", "The program that sent the message.", RABBITMQ),
-    _passed_on("amqp-message-id", "The sender's own id of the message.", RABBITMQ),
-    _passed_on("amq-msg-type", "text or bytes, for consumers of ActiveMQ; the gateway does not use it.", ACTIVEMQ),
-    _of_the_server("message-id", "The server gives each message its own."),
-    _of_the_server("subscription", "The server names the subscription of each MESSAGE."),
-    _of_the_server("ack", "The server gives each delivery the id for its ACK."),
-    _of_the_server("redelivered", "The server marks messages that it may have delivered before."),
-    _of_the_server("delivery-count", "The server counts the deliveries."),
-    _of_the_server("browser", "The server ends a browse with browser:end."),
-    _of_the_server("receipt-id", "It belongs to the server's RECEIPT and ERROR."),
-    _of_the_server("seq", "The server numbers the messages of a topic with a stream."),
-    _of_the_server("gap", "The server marks where a replay lacks messages."),
-    _of_the_server("first-seq", "The server gives the number at which a replay goes on after a gap."),
-    _of_the_server("retained", "The server marks retained messages."),
-    _of_the_server("dlq-reason", "The server gives the reason of a dead letter."),
-    _of_the_server("dlq-source", "The server gives the destination that a dead letter comes from."),
-    _of_the_server("dlq-attempts", "The server counts the failed attempts of a dead letter."),
-    _of_the_server("dlq-first-at", "The server gives the time at which a dead letter first failed."),
-    _of_the_server("original-destination", "The server gives the destination of the SEND of a dead letter."),
+    *map(_passed_on, ("content-type", "correlation-id", "type", "timestamp")),
+    *(_passed_on(name, RABBITMQ) for name in ("content-encoding", "app-id", "amqp-message-id")),
+    _passed_on("amq-msg-type", ACTIVEMQ),
+    *map(_of_the_server, _SERVER_HEADERS),
     # Refused: a program that relies on repetition would notice only much later that nothing is repeated.
     _refused(
         "The gateway delivers a message once: it has delays, and no schedules.",
@@ -191,25 +173,25 @@ SEND = (
 
 ARGUMENTS = (
     _argument(
-        "The queue is deleted with its last subscriber, and so are the messages that wait in it.",
+        "The queue and its messages are deleted with its last subscriber.",
         Spelling("auto-delete", values.BOOLEAN, "auto_delete", RABBITMQ),
     ),
     _argument(
-        "The time that a message may wait in the queue, unless the message has its own.",
+        "The time that a message without its own may wait.",
         Spelling("x-message-ttl", values.LIFETIME, "time_to_live", RABBITMQ),
     ),
     _argument(
-        "The time that the queue is kept without subscribers. Then it is deleted with the messages that wait in it.",
+        "The time that the queue and its messages are kept without subscribers.",
         Spelling("x-expires", values.IDLE, "idle_timeout", RABBITMQ),
     ),
     # RabbitMQ's default is to drop the oldest; a limit of the operator has a `when_full` that goes before it.
     _argument(
-        "The number of messages that may wait in the queue. A new message replaces the oldest, unless the policy has a "
-        "limit: then the policy decides (when_full).",
+        "The number of messages that may wait. A new message replaces the oldest, unless the policy has a limit with "
+        "its own `when_full`.",
         Spelling("x-max-length", values.MESSAGES, "max_messages", RABBITMQ),
     ),
     _argument(
-        "The bytes that waiting messages may cost, headers included; otherwise like x-max-length.",
+        "The bytes that waiting messages may cost, headers included; otherwise the same.",
         Spelling("x-max-length-bytes", values.BYTES, "max_bytes", RABBITMQ),
     ),
     # Any other way could hold up or refuse publishers, which a client may not decide for all others.
@@ -220,14 +202,12 @@ ARGUMENTS = (
         treatment=Treatment.REFUSED,
     ),
     _argument(
-        "The destination of the queue's dead letters, together with x-dead-letter-routing-key KEY. Empty is "
-        "/queue/KEY, amq.topic is /topic/KEY, amq.direct is /exchange/amq.direct/KEY, amq.fanout is "
-        "/exchange/amq.fanout and needs no KEY. There are no other exchanges here.",
+        "With the next header, KEY, the destination of dead letters: /queue/KEY, /topic/KEY, /exchange/amq.direct/KEY "
+        "or /exchange/amq.fanout, which needs no KEY.",
         Spelling("x-dead-letter-exchange", _EXCHANGES, "dead_letter_prefix", RABBITMQ),
     ),
     _argument(
-        "The KEY of x-dead-letter-exchange. Each needs the other, except for amq.fanout: RabbitMQ would take the name "
-        "of the queue, and dead letters would return to it.",
+        "The KEY of x-dead-letter-exchange. Each needs the other.",
         Spelling("x-dead-letter-routing-key", values.NAME, "dead_letter_key", RABBITMQ),
     ),
     _argument(

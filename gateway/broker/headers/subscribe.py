@@ -38,18 +38,16 @@ SUBSCRIBE = (
         "The destination; for topics it may be a pattern.", Spelling("destination", values.Anything("a destination"))
     ),
     _honoured(
-        "The name of the subscription, unique in the session. It may be missing in 1.0, and with the setting `lenient` "
-        "in all versions.",
+        "The name of the subscription, unique in the session. Optional in 1.0, and with the setting `lenient`.",
         Spelling("id"),
     ),
     _honoured(
-        "The mode of acknowledgement; client-individual is accepted in 1.0 as well. Without the header it is auto.",
+        "The mode of acknowledgement. Default: auto.",
         Spelling("ack", MODES),
     ),
     _honoured("Asks for a RECEIPT when the subscription exists; its messages follow the RECEIPT.", Spelling("receipt")),
     _honoured(
-        "The limit of unacknowledged messages. Artemis reads activemq.prefetchSize in bytes; here it counts messages, "
-        "as in ActiveMQ.",
+        "The limit of unacknowledged messages.",
         Spelling("prefetch-count", _COUNT, "window", RABBITMQ),
         # Both brokers read that name; the unit is ActiveMQ's, whose name it is.
         Spelling("activemq.prefetchSize", _PREFETCH_SIZE, "window", ACTIVEMQ),
@@ -58,95 +56,84 @@ SUBSCRIBE = (
         Spelling("x-prefetch", _COUNT, "window", AMQP),
     ),
     _honoured(
-        "Only messages whose headers fulfil the condition are delivered.",
-        Spelling("selector", values.Anything("a condition of JMS; or empty, which counts as no header"), "text"),
+        "Only messages that match the [selector](selectors.md) are delivered.",
+        Spelling("selector", values.Anything("a condition of JMS, or empty for none"), "text"),
     ),
     # On a queue it cannot be kept: a message that its only consumer may not have would wait for ever.
     _honoured(
-        "Messages of the session itself are not delivered to it. On a queue, true is an ERROR.",
+        "Messages of the session itself are not delivered to it. On a queue it is an ERROR.",
         Spelling("no-local", values.BOOLEAN, "no_local", ARTEMIS),
         Spelling("activemq.noLocal", values.BOOLEAN, "no_local", ACTIVEMQ),
     ),
     _honoured(
-        "The consumer is the only one of the queue that gets messages; the others stand by. Unlike in RabbitMQ, the "
-        "queue does not belong to the connection. On a topic it has no effect.",
+        "Only this consumer of the queue gets messages; the others stand by. On a topic it has no effect.",
         Spelling("exclusive", values.BOOLEAN, "exclusive", APOLLO),
         Spelling("activemq.exclusive", values.BOOLEAN, "exclusive", ACTIVEMQ),
     ),
     _honoured(
-        "Consumers of higher priority get the messages of a queue first, as long as they have room. Without the header "
-        "it is 0.",
+        "Consumers of higher priority get messages first, as long as they have room. Default: 0.",
         Spelling("x-priority", _RANK, "priority", RABBITMQ),
         Spelling("activemq.priority", _RANK, "priority", ACTIVEMQ),
     ),
     # A browse takes no message, so there is nothing to acknowledge: the mode must be auto.
     _honoured(
-        "Reads the messages that wait in the queue without consuming them; a MESSAGE with browser:end comes last. The "
-        "ack mode must be auto. On a topic it is an ERROR.",
+        "Reads waiting messages without consuming them; a MESSAGE with browser:end comes last. The ack mode must be "
+        "auto. On a topic it is an ERROR.",
         Spelling("browser", values.BOOLEAN, "browser", ACTIVEMQ),
     ),
     _honoured(
-        "false: the browser has no end, and goes on with new messages.",
+        "false: the browser goes on with new messages.",
         Spelling("browser-end", values.BOOLEAN, "browser_end", APOLLO),
     ),
     _honoured(
-        "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header "
-        "it is a queue.",
+        "Whether a name without a prefix is a queue (ANYCAST, the default) or a topic.",
         Spelling("subscription-type", values.ROUTING, "multicast", ARTEMIS),
         Spelling("destination-type", values.ROUTING, "multicast", ARTEMIS),
     ),
     _honoured(
-        "The number of messages of a topic that may wait for a slow subscriber.",
+        "Messages of a topic that may wait for a slow subscriber.",
         Spelling("activemq.maximumPendingMessageLimit", _PENDING, "slow_messages", ACTIVEMQ),
     ),
     _without_effect(
-        "The gateway never waits for a consumer, so there is nothing to switch.",
+        "The gateway never waits for a consumer.",
         Spelling("activemq.dispatchAsync", broker=ACTIVEMQ),
     ),
     _without_effect(
-        "The gateway passes on the bytes of a body; it has no Java objects to turn into text.",
+        "The gateway passes on the bytes of a body.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
     # RabbitMQ knows such a subscription by its id and not by a client-id: so must programs that come from there.
     _honoured(
-        "Messages to the topic wait while no session is subscribed, and are delivered when the user subscribes again "
-        "with the same `id`. Several sessions of a user share the messages. A queue outlives its consumers anyway.",
+        "A [durable subscription](semantics.md#durable-and-shared-subscriptions) of the user and the `id`: messages "
+        "to the topic wait while no session is subscribed. On a queue it has no effect.",
         Spelling("durable", values.BOOLEAN, "durable", RABBITMQ),
         Spelling("persistent", values.BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
     # JMS knows it by client-id and name.  The names are kept for good, so they are short.
     _honoured(
-        "A durable subscription of that name: messages to the topic wait while no session is subscribed. It belongs to "
-        "the user and the `client-id` of CONNECT. One session has it at a time, the one that subscribed last.",
+        "The same, of that name, the user and the `client-id` of CONNECT. The session that subscribed last has it.",
         Spelling("durable-subscription-name", values.Text(255), "durable_name", ARTEMIS),
         Spelling("durable-subscriber-name", values.Text(255), "durable_name", ARTEMIS),
         Spelling("activemq.subscriptionName", values.Text(255), "durable_name", ACTIVEMQ),
     ),
     _honoured(
-        "Subscriptions with the same name share the messages of the topic. With `durable:true` messages wait while no "
-        "session is subscribed.",
+        "Subscriptions with the same name share the messages of the topic; with `durable:true` messages wait for them.",
         Spelling("x-queue-name", values.Text(255), "queue_name", RABBITMQ),
     ),
     # Refused where nothing is kept: the program would take silence for "no messages".
     _honoured(
-        "The position in the topic's stream from which messages are replayed; new messages follow. Numbers are those "
-        "of the header `seq`. A topic without a stream refuses the header, except -1 and `next`, which replay nothing, "
-        "and ActiveMQ's name, which it ignores. If messages are no longer in the stream, the first MESSAGE has "
-        "`gap:true`.",
+        "The position in the topic's stream from which messages are [replayed](replay.md#numbers-and-starting-points).",
         Spelling("from-seq", values.FROM_SEQ, "start", APOLLO),
         Spelling("x-stream-offset", values.StreamOffset(), "start", RABBITMQ),
         Spelling("activemq.retroactive", values.RETROACTIVE, "start", ACTIVEMQ),
     ),
     # In mode auto nothing is acknowledged, so there is no position to keep.
     _honoured(
-        "Replay begins after the last message that was acknowledged under this name, by any session of the same user "
-        "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a stream, and "
-        "the ack mode must not be auto.",
+        "Replay begins after the last message that was acknowledged [under this name](replay.md#named-resume).",
         Spelling("resume", values.Text(255), "resume"),
     ),
     _honoured(
-        "The name of a header for the number of each message: of a topic with a stream, its `seq`; of a queue, a "
-        "growing number. A topic without a stream refuses it.",
+        "A header for the number of each message, on a topic with a stream or on a queue.",
         Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
     # Refused and not ignored: the program would get messages that it has asked to be left out.

@@ -96,7 +96,7 @@ class Text:
 
     @property
     def allowed(self) -> str:
-        return f"1 to {self.most} characters" + ("" if self.required else "; or empty, which counts as no header")
+        return f"1 to {self.most} characters" + ("" if self.required else ", or empty for none")
 
     def read(self, name: str, value: str) -> str | None:
         if len(value) > self.most or (self.required and not value):
@@ -186,7 +186,7 @@ class HeaderName:
 
     allowed: str = (
         "the name of a header that a MESSAGE does not have yet, 1 to 255 printable characters of ASCII without colon "
-        "and backslash; or empty, which counts as no header"
+        "and backslash, or empty for none"
     )
 
     def read(self, name: str, value: str) -> str | None:

@@ -17,6 +17,7 @@ The broker knows each destination by one canonical name.  Otherwise a name is op
 """
 
 import re
+from difflib import get_close_matches
 
 from ..errors import NotAllowed
 from .patterns import check_pattern, check_wildcards, check_words, has_wildcard
@@ -63,6 +64,8 @@ _AS_THEY_ARE = tuple(start for start, name in STARTS.items() if start == name)
 _ALIASES = {start: name for start, name in STARTS.items() if start != name}
 
 _KINDS = {form.split("/")[1] for form in _FORMS}
+_MEANT = {kind: f"/{kind}/" for kind in sorted(_KINDS)} | {"amq": QUEUE, "exchange": "/exchange/amq.topic/"}
+_SIGN = re.compile("[/.:]")
 _OF_ONE_COMMAND = {
     EVENTS: "only for SUBSCRIBE: the server sends the events of a session there",
     RENEW: "only for SEND: a client sends a new token there, in a SEND to no other destination",
@@ -255,14 +258,28 @@ def _alias(destination: str, multicast: bool | None) -> str:
         )
     if destination in _OF_ONE_COMMAND:
         raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
-    if destination.startswith("/"):  # a typing error, and a queue of that name would keep messages unread
+    if destination.startswith(TEMPORARY):
+        raise NotAllowed("unsupported kind of destination", f"{destination[:80]!r} is for its own session only")
+    if destination.lstrip().startswith("/"):  # a typing error, and a queue of that name would keep messages unread
         raise NotAllowed(
             "unsupported kind of destination",
-            f"{destination[:80]!r} is of no known kind; this server has {', '.join(_FORMS)}, and NAME for a queue",
+            f"{destination[:80]!r} is of no known kind; did you mean {' or '.join(map(repr, meant(destination)))}?",
         )
     if not destination:
         raise NotAllowed("destination without a name", "the destination header is empty; write one like /queue/NAME")
     return (TOPIC if multicast else QUEUE) + destination
+
+
+def meant(destination: str) -> list[str]:
+    """Names that may be meant by one of an unknown kind: the kind may be misspelt, or lack a slash, or be missing."""
+    name = destination[:80].strip().lstrip("/")
+    first, _, rest = _SIGN.sub("/", name, count=1).partition("/")
+    near = get_close_matches(first.lower(), _MEANT, 1, 0.7)
+    if not near:
+        return [QUEUE + (name or "NAME"), TOPIC + (name or "NAME")]
+    if near == ["exchange"]:
+        rest = rest.partition("/")[2]  # without the name of an exchange that is none of ours
+    return [_MEANT[near[0]] + (rest or "NAME")]
 
 
 def is_fanout(destination: str) -> bool:

@@ -66,12 +66,12 @@ class SendOptions:
     temporary_reply: str | None = None  # `reply-to`, where that names a temporary destination of the session
     user_id: str | None = None  # the sender's name as the sender states it
     multicast: bool | None = None  # True: the bare name is a topic's; False: a queue's; None: not given
-    persistent: bool = False  # it is to outlive the process
+    persistent: bool | None = None  # it is to outlive the process; None: not given
     queue_arguments: QueueArguments | None = None  # arguments for the queue that the SEND creates; None: none
     # the headers that subscribers see, where some only steer the broker; None: all of them
     passed_on: Mapping[str, str] | None = None
-    # True of `PLAIN` and `PERSISTENT` alone, and routing reads it once per message: readers of headers return those two
-    # objects, so that no message pays for a comparison of all fields
+    # True of `PLAIN`, `PERSISTENT` and `TRANSIENT` alone, and routing reads it once per message: readers of headers
+    # return those objects, so that no message pays for a comparison of all fields
     is_plain: bool = field(init=False, default=False, compare=False, repr=False)
 
 
@@ -81,13 +81,17 @@ PLAIN = SendOptions()
 PERSISTENT = SendOptions(persistent=True)
 """Options of a SEND that is to be stored, and asks for nothing else."""
 
-for _each in (PLAIN, PERSISTENT):
+TRANSIENT = SendOptions(persistent=False)
+"""Options of a SEND that is not to be stored, and asks for nothing else."""
+
+_PLAIN_ONES = (PLAIN, PERSISTENT, TRANSIENT)
+for _each in _PLAIN_ONES:
     object.__setattr__(_each, "is_plain", True)  # frozen; and a copy by `replace` is not plain
 
 
 def shared(options: SendOptions) -> SendOptions:
-    """`PLAIN` or `PERSISTENT` itself, if the options are equal to one of them."""
-    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
+    """`PLAIN`, `PERSISTENT` or `TRANSIENT` itself, if the options are equal to one of them."""
+    return next((each for each in _PLAIN_ONES if each == options), options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,20 @@ class OnNack(Enum):
     DROP = "drop"
 
 
+class Kept(Enum):
+    """Messages that a durable subscription stores, where the policy does not say so of all."""
+
+    DURABLE = "durable"
+    AS_SENT = "as-sent"
+
+
+class Visible(Enum):
+    """The moment from which on clients may see a durable message that no transaction sends."""
+
+    AT_ONCE = "at-once"
+    STORED = "stored"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Policy of one destination."""
@@ -73,6 +87,10 @@ class Policy:
     idle_timeout: float = 0.0  # seconds without subscribers after which a queue is deleted with its messages; 0: never
     # messages outlive the process: True: all of them; False: none; None: those that ask for it
     durable: bool | None = None
+    # the messages that durable subscriptions store, where `durable` does not say it: all but those that ask not to be
+    # stored, or those that ask for it
+    subscriptions_keep: Kept = Kept.DURABLE
+    visible: Visible = Visible.AT_ONCE  # the moment from which on clients see them
     log_messages: int = 0  # messages that a topic's stream keeps at most; 0: no limit but the other two
     log_bytes: int = 0  # bytes that the stream keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
     # seconds that the stream keeps a message; 0: no limit but the other two.  A topic has a stream if one of these
@@ -202,10 +220,10 @@ class Policies:
                 found = adds
         return found
 
-    def is_durable(self, name: str, *, persistent: bool) -> bool:
+    def is_durable(self, name: str, *, persistent: bool | None) -> bool:
         """Whether a message outlives the process at that destination.  `persistent`: its sender asks for that."""
         durable = self.find(name).durable
-        return persistent if durable is None else durable
+        return bool(persistent) if durable is None else durable
 
     def find(self, name: str) -> Policy:
         """Policy of the destination of that canonical name."""

@@ -27,6 +27,11 @@ class Browsers(dict[Subscription, "Browser"]):
         for browser in list(self.values()):  # a browser at its end leaves
             browser.follow(message)
 
+    def go_on(self) -> None:
+        """Messages may be seen that were unseen."""
+        for browser in list(self.values()):
+            browser.go_on()
+
     def tidy(self, most: int) -> None:
         """Let go of what waits no longer, where a list is longer than that."""
         for browser in self.values():
@@ -45,6 +50,7 @@ class Browser:
 
     Args:
         waited, rows: the messages that wait now, in memory and in the store alone.
+        hides: tells whether no client may see a message yet; `go_on` follows.
         on_end: called when it has seen all, and does not go on.
     """
 
@@ -54,6 +60,7 @@ class Browser:
         subscription: Subscription,
         waited: Iterable[Message],
         rows: Iterable[int],
+        hides: Callable[[Message], bool],
         on_end: Callable[[Subscription], None],
     ) -> None:
         self._context = context
@@ -62,6 +69,7 @@ class Browser:
         self._rows = deque(rows)
         self._read: deque[Message] = deque()
         self._is_reading = False
+        self._hides = hides
         self._new: deque[Message] = deque()
         self._behind = 0  # bytes of `_new`
         self._ended = False
@@ -98,7 +106,7 @@ class Browser:
             self._end()
             return
         while self._new:
-            if not self._has_room():
+            if self._hides(self._new[0]) or not self._has_room():
                 return
             message = self._new.popleft()
             self._behind -= message.size
@@ -137,7 +145,12 @@ class Browser:
         if self._behind > outbox.limit:
             why = f"more than {outbox.limit} bytes (max_outbound) wait for a browser"
             self._context.slow_consumers.end(self._subscription.peer, SlowConsumer(why, BROWSER))
-        elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
+        elif len(self._new) == 1:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Show new messages, if all that waited before them was shown."""
+        if not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
 
     def _has_room(self) -> bool:

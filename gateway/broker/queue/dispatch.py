@@ -15,11 +15,12 @@ A consumer gets the tokens of its groups and the messages of its ready list in o
 has to read for long is read in turns (`_catch_up`); its consumers get nothing past it meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from ..core.context import Context
+from ..core.unseen import Unseen
 from ..model.message import Message
 from .consumers import Consumers, ConsumerSet
 from .groups import Group, Groups
@@ -45,18 +46,20 @@ class Dispatcher:
 
     Attributes:
         groups: None as long as there was no message of a group.
+        unseen: the messages that stand in no list, because no client may see them yet; None: there are none.
 
     Args:
         outlet: the queue, which carries it out.
         by_group: False: the queue has one consumer, and messages of groups are like others.
     """
 
-    __slots__ = ("_ask_all", "_by_group", "_consumers", "_context", "_outlet", "_waiting", "groups")
+    __slots__ = ("_ask_all", "_by_group", "_consumers", "_context", "_outlet", "_waiting", "groups", "unseen")
 
     def __init__(
         self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet, *, by_group: bool
     ) -> None:
         self.groups: Groups | None = None
+        self.unseen: Unseen[Message] | None = None
         self._context = context
         self._waiting = waiting
         self._consumers = consumers
@@ -68,7 +71,11 @@ class Dispatcher:
     # a message comes
 
     def place(self, message: Message) -> None:
-        """Give a kept message to a consumer with room, else to its place."""
+        """Give a kept message to a consumer with room, else to its place; one that is unseen has none."""
+        if self.unseen is not None and self.hides(message):
+            self.unseen.held.append((message.number, message))
+            self._waiting.count_in(message)
+            return
         if self._by_group and message.options.group is not None:
             self._place_of_group(message, message.options.group)
         else:
@@ -128,6 +135,37 @@ class Dispatcher:
         group.add(message)
         self._waiting.count_in(message)
         self._settle(group)
+
+    def hide(self, message: Message, on_seen: Callable[[], None]) -> None:
+        """Give no consumer a message, which comes next, nor those behind it, before the store has the batch at hand.
+
+        `on_seen`: called then; it calls `show`.
+        """
+        if self.unseen is None:
+            self.unseen = Unseen(self._context, on_seen)
+        self.unseen.begin(message.number)
+
+    def hides(self, message: Message) -> bool:
+        """True if a message is unseen, or came behind one."""
+        return self.unseen is not None and self.unseen.hides(message.number)
+
+    def show(self) -> None:
+        """Give unseen messages to consumers, or their places, that may be seen now."""
+        unseen = self.unseen
+        assert unseen is not None  # it has called
+        if not unseen.first:
+            self.unseen = None
+        for message in unseen.seen():
+            # It has expired meanwhile, or went at a limit, or for a newer one of its key.
+            if not message.waits:
+                continue
+            if self._by_group and message.options.group is not None:
+                group = self._groups().of(message.options.group)
+                group.add(message)
+                self._settle(group)
+            else:
+                self._waiting.enter(message)
+        self.dispatch_all()
 
     # a consumer has room
 
@@ -358,17 +396,21 @@ class Dispatcher:
     def oldest(self) -> list[int]:
         """The numbers of the messages in memory among which the oldest is."""
         first = self._waiting.ready_lists[0].oldest()
-        numbers = [] if first is None else [first.number]
+        numbers = [message.number for message in ([] if first is None else [first]) + self.unseen_messages()[:1]]
         return numbers if self.groups is None else numbers + self.groups.oldest_tokens()
 
     def waiting_messages(self) -> list[Message]:
-        """All messages that wait in memory, in the order in which they are due."""
+        """All messages that wait in memory and may be seen, in the order in which they are due."""
         found = self._waiting.ready_lists[0].messages()
         if self.groups is not None:
             found += [message for group in self.groups for message in group.messages()]
             # A token stands in the ready list and in its group.
             found = sorted(dict.fromkeys(found), key=lambda message: message.order)
         return found
+
+    def unseen_messages(self) -> list[Message]:
+        """All messages that wait in memory and are unseen, in the order of arrival."""
+        return [] if self.unseen is None else [message for _, message in self.unseen.held if message.waits]
 
     def settle_groups(self) -> None:
         """Forget the groups without an owner, after all waiting messages were removed."""

@@ -19,7 +19,8 @@ from ..core.scheduler import Action
 from ..core.storage import Storage
 from ..model.changes import Container, Stored, StoredRow
 from ..model.message import Message
-from ..model.policy import Policy, QueueArguments
+from ..model.options import SendOptions
+from ..model.policy import Policy, QueueArguments, Visible
 from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import PagedMessages, PagedQueue
@@ -34,6 +35,8 @@ class StoredQueue(PagedQueue, Protocol):
     limits: QueueLimits
     consumers: Consumers
 
+    def hide(self, message: Message) -> None: ...
+
 
 class QueueStorage:
     """The rows of one queue.
@@ -44,15 +47,24 @@ class QueueStorage:
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.
+        unless_refused: True: of all, those are left out that ask not to be stored.
     """
 
     __slots__ = (
-        *("_container", "_context", "_durable", "_facts", "_goes_with_last", "_keyed", "_kind", "_least_in_memory"),
-        *("_most_in_memory", "_queue", "_storage", "_suspect"),
+        *("_container", "_context", "_durable", "_facts", "_goes_with_last", "_hides_new", "_keyed", "_kind"),
+        *("_least_in_memory", "_most_in_memory", "_queue", "_storage", "_suspect", "_unless_refused"),
         *("paged", "rows", "transient"),
     )
 
-    def __init__(self, context: Context, queue: StoredQueue, storage: Storage, durable: bool | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        queue: StoredQueue,
+        storage: Storage,
+        durable: bool | None,
+        *,
+        unless_refused: bool = False,
+    ) -> None:
         self._context = context
         self._most_in_memory = context.work_limits.in_memory_bytes
         self._least_in_memory = context.work_limits.least_in_memory_bytes
@@ -64,6 +76,8 @@ class QueueStorage:
         self._queue = queue
         self._storage = storage
         self._durable = durable
+        self._unless_refused = unless_refused
+        self._hides_new = queue.policy.visible is Visible.STORED
         self._container = 0
         self._kind = "queue"
         self._facts: dict[str, object] = {}
@@ -88,12 +102,25 @@ class QueueStorage:
 
     # messages come
 
+    def keeps(self, options: SendOptions) -> bool:
+        """True if a message with these options is durable here."""
+        # The policy's word, if it has one, goes before the sender's.
+        if options.persistent if self._durable is None else self._durable:
+            return not self._unless_refused or options.persistent is not False
+        return False
+
     def takes(self, message: Message) -> bool:
         """Give a new message a row, if it is durable; True: it is paged, and does not go to memory."""
-        # The policy's word, if it has one, goes before the sender's.
-        if message.options.persistent if self._durable is None else self._durable:
+        # As in `keeps`, without a call for each message.
+        options = message.options
+        if (options.persistent if self._durable is None else self._durable) and (
+            not self._unless_refused or options.persistent is not False
+        ):
             self._enter(message)
         if not self._is_too_much(message):
+            # A paged one is read from the store anyway, and no consumer gets it before it is there.
+            if self._hides_new and message.row > 0:
+                self._queue.hide(message)
             return False
         # The store has it alone from now on, so it needs a row, which is gone with the process.
         if not message.row:

@@ -5,8 +5,9 @@
 
 Invariants between any two calls:
 
-* No consumer with room wants a message that waits.  There are two exceptions: a set of consumers is `behind` while its
-  ready list is read, in turns; and a more urgent message of the store holds up all others (`holds_up`).
+* No consumer with room wants a message that waits.  There are three exceptions: a set of consumers is `behind` while
+  its ready list is read, in turns; a more urgent message of the store holds up all others (`holds_up`); and messages
+  that are unseen stand in no ready list (`hide`).
 * A message that waits has `waits`, and is counted in `in_memory`; one that only the store has is counted in
   `storage.paged`; one that a consumer has is in its ledger, or in its outbox; one that comes back later is `resting`.
 * `Memory.used` counts each of these once, but those that only the store has.
@@ -22,9 +23,8 @@ from functools import partial
 
 from ..core.ages import Age
 from ..core.context import Context
-from ..core.counters import Drop
+from ..core.counters import Drop, Tally
 from ..core.scheduler import Timer
-from ..core.tally import Tally
 from ..model.changes import Stored
 from ..model.destinations import QUEUE
 from ..model.message import History, Message
@@ -65,7 +65,7 @@ class Queue:
     """
 
     __slots__ = (
-        *("_dispatcher", "_idle_timer", "_is_arriving"),
+        *("_checks_new", "_dispatcher", "_idle_timer", "_is_arriving"),
         *("abandoned", "browsers", "consumers", "context", "filled_by_topic", "full", "in_memory", "lasts", "limits"),
         *("name", "of_client", "on_retire", "policy", "private", "resting", "storage", "subscriptions", "tally"),
     )
@@ -97,6 +97,7 @@ class Queue:
         self.of_client: tuple[str, ...] = ()
         self._idle_timer: Timer | None = None
         self._is_arriving = False  # a page of the store takes its places in memory
+        self._checks_new = False  # that, or messages are unseen: no new message may go straight to a consumer
 
     @property
     def waiting(self) -> int:
@@ -110,10 +111,8 @@ class Queue:
     @property
     def nbytes(self) -> int:
         """Bytes that the waiting messages cost, or would cost in memory."""
-        nbytes = self.in_memory.nbytes
-        if self.storage is None or (paged := self.storage.paged) is None:
-            return nbytes
-        return nbytes + paged.nbytes
+        paged = None if self.storage is None else self.storage.paged
+        return self.in_memory.nbytes + (0 if paged is None else paged.nbytes)
 
     @property
     def groups(self) -> list[Group]:
@@ -150,8 +149,12 @@ class Queue:
         return self.name.startswith(QUEUE + DEAD_LETTERS) or self.name in self.context.policies.dead_letters
 
     def waiting_messages(self) -> list[Message]:
-        """All messages that wait in memory, in the order in which they are due."""
-        return self._dispatcher.waiting_messages()
+        """All messages that wait in memory, in the order in which they are due; those that are unseen are the last."""
+        return self._dispatcher.waiting_messages() + self.unseen_messages()
+
+    def unseen_messages(self) -> list[Message]:
+        """Those of them that are unseen, in the order of arrival."""
+        return self._dispatcher.unseen_messages()
 
     # messages in
 
@@ -168,9 +171,9 @@ class Queue:
             self.browsers.show(message)
             return
         sets = self.consumers.sets
-        # Four ways, by cost: a message that may expire, has a group or a key, or comes while others are read from the
-        # store, is checked in full; several sets are asked one by one; a single set without a selector is served here.
-        if message.expires or not message.options.is_plain or self.limits.conflate_by or self._is_arriving:
+        # Four ways, by cost: a message that may expire, has a group or a key, or comes while others are read or unseen,
+        # is checked in full; several sets are asked one by one; a single set without a selector is served here.
+        if message.expires or not message.options.is_plain or self.limits.conflate_by or self._checks_new:
             memory.keep(message.size)
             if self.is_due(message):
                 self._dispatcher.place(message)
@@ -196,6 +199,7 @@ class Queue:
         """Messages were read from the store: they take their places in memory, and then are dispatched."""
         assert self.storage is not None
         before, self._is_arriving = self._is_arriving, True  # none goes out before all are in their places
+        self._checks_new = True
         try:
             for message in self.storage.messages(found):
                 self.context.memory.keep(message.size)
@@ -203,8 +207,23 @@ class Queue:
                     self._dispatcher.place(message)
         finally:
             self._is_arriving = before
+            self._checks_new = before or self._dispatcher.unseen is not None
         self.look_for_room()
         self._dispatcher.dispatch_all()
+
+    def hide(self, message: Message) -> None:
+        """Give no consumer a message, which comes next, nor those behind it, before the store has the batch at hand."""
+        self._dispatcher.hide(message, self._show)
+        self._checks_new = True
+
+    def hides(self, message: Message) -> bool:
+        """True if a message is unseen, or came behind one."""
+        return self._dispatcher.hides(message)
+
+    def _show(self) -> None:
+        self._dispatcher.show()
+        self._checks_new = self._is_arriving or self._dispatcher.unseen is not None
+        self.browsers.go_on()
 
     # what dispatch asks (`Outlet`)
 
@@ -289,7 +308,6 @@ class Queue:
 
     def look_for_room(self) -> None:
         """Let publishers go on that were held back, if there is room."""
-        # `full` is raised once and dropped once: `on_room` wakes the publishers at the change alone.
         if self.full and not self.limits.reached(self.waiting, self.nbytes):
             self.full = False
             self.context.on_room()
@@ -357,14 +375,14 @@ class Queue:
             return
         # Before `let_go`, which takes the row: a dead letter is durable if its message was.
         head = dead_letters.head_of(message, why, self.name, target, context.scheduler.epoch())
-        options = dead_letters.options_of(message)
+        options, unseen = dead_letters.options_of(message), self.hides(message)
         self.let_go(message)
         context.counters.dead_lettered += 1
         self.tally.dead_lettered += 1
         context.dead_letters_under_way += 1
         try:
             context.records.ended("dead_lettered", self.name, message, reason=why, headers=head.headers)
-            context.destinations.deposit(target, head, message.body, options)
+            context.destinations.deposit(target, head, message.body, options, unseen=unseen)
         finally:
             context.dead_letters_under_way -= 1
 
@@ -393,8 +411,12 @@ class Queue:
         subscription.queue = self
         # The list is made at once: a message that moves between memory and store later is neither missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
-        browser = Browser(self.context, subscription, self.waiting_messages(), rows, self._end_browser)
-        self.browsers[subscription] = browser
+        seen = self._dispatcher.waiting_messages()
+        browser = self.browsers[subscription] = Browser(
+            self.context, subscription, seen, rows, self.hides, self._end_browser
+        )
+        for message in self.unseen_messages():
+            browser.follow(message)
         browser.offer()
 
     def _end_browser(self, subscription: Subscription) -> None:
@@ -461,7 +483,8 @@ class Queue:
         for delivery in deliveries:
             message = delivery.message
             context.counters.rejected += 1
-            self._note_return(message)
+            if self.storage is not None:
+                self.storage.note(message)
             history = self._history(message)
             # The serial and not the subscription: a message must not keep a session in memory that has gone.
             history.avoid, history.reason = subscription.serial, reason
@@ -472,11 +495,6 @@ class Queue:
         # All at once, and in order: given back one by one, a later message could go out before an earlier one.
         self.take_back(again)
         subscription.offer()
-
-    def _note_return(self, message: Message) -> None:
-        # What the store keeps of it has changed.
-        if message.row and self.storage is not None:
-            self.storage.note(message)
 
     def _carry_out(self, verdict: redelivery.Verdict, message: Message) -> bool:
         """Carry out the verdict on a failed message; True: it goes back to its place now."""
@@ -529,8 +547,9 @@ class Queue:
         """Messages come back, of this queue or of one of its name that was forgotten meanwhile."""
         # They came from several subscriptions, each with its own order.
         messages = sorted(messages, key=lambda message: message.order)
-        for message in messages:
-            self._note_return(message)
+        if self.storage is not None:
+            for message in messages:
+                self.storage.note(message)
         self._dispatcher.restore([message for message in messages if self._survives_loss(message)])
         # Auto-delete waited for these messages: now nothing of the queue is with a consumer.
         if self.abandoned and not self.subscriptions:

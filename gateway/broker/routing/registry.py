@@ -13,7 +13,7 @@ from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.changes import Container
 from ..model.patterns import has_wildcard
-from ..model.policy import Policies, QueueArguments
+from ..model.policy import Kept, Policies, QueueArguments
 from ..model.trie import PatternTrie
 from ..queue.durable import QueueStorage
 from ..queue.queue import Queue
@@ -69,7 +69,7 @@ class Registry:
         policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
         queue = self.hidden[name] = Queue(self._context, name, policy)
         if lasts and policy.durable is not False:
-            self._store(queue)
+            self._store(queue, keeps_all=True)
         queue.start_idle_timer()
         return queue
 
@@ -87,11 +87,18 @@ class Registry:
         queue.start_idle_timer()
         return queue
 
-    def _store(self, queue: Queue) -> None:
-        """Have the messages of a queue stored, if there is a store."""
+    def _store(self, queue: Queue, *, keeps_all: bool = False) -> None:
+        """Have the messages of a queue stored, if there is a store; `keeps_all`: it is a durable subscription's."""
         storage = self._context.storage
-        if storage is not None:
-            queue.storage = QueueStorage(self._context, queue, storage, queue.policy.durable)
+        if storage is None:
+            return
+        durable = queue.policy.durable
+        # A client that subscribes durably wants the messages that come while it is away, also after a kill; senders to
+        # a topic do not know of it, and rarely say `persistent`.
+        by_default = keeps_all and durable is None and queue.policy.subscriptions_keep is Kept.DURABLE
+        queue.storage = QueueStorage(
+            self._context, queue, storage, True if by_default else durable, unless_refused=by_default
+        )
 
     def restore(self, place: Container) -> Queue:
         """Make a queue, or durable subscription, that the store holds, and take its rows over."""

@@ -16,9 +16,7 @@ from gateway.codec import Head
 from ..core import authorization
 from ..core.arguments_check import ArgumentsCheck
 from ..core.context import Context
-from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
-from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import Message, PreparedSend, Wire
@@ -28,8 +26,10 @@ from ..queue.queue import Queue
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
+from .dedup import DedupIds, digest
 from .registry import Registry
 from .scheduled import ScheduledSends
+from .sender_id import with_sender_id
 
 
 class Router:
@@ -148,13 +148,15 @@ class Router:
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
         """True if a message would have to be stored now."""
-        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.outlives(name, options):
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name):
+        is_kept = not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name)
+        if is_kept and self.outlives(name, options):
             return True
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
-        return any(each.durable_subscriptions for each in topics)
+        queues = [durable.queue for each in topics for durable in each.durable_subscriptions.values()]
+        return any(queue.storage is not None and queue.storage.keeps(options) for queue in queues)
 
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
@@ -237,8 +239,9 @@ class Router:
 
     # the way to a destination
 
-    def _route(self, name: str, message: Message, sender: str) -> None:
+    def _route(self, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         options, target = message.options, self.registry.find(name)
+        unseen = unseen or self._context.commit is not None
         # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
@@ -255,20 +258,27 @@ class Router:
             self.retained.keep(name, message)
         if target is None and not names.is_topic(name) and not self.registry.is_gone(name):
             target = self.registry.create_queue(name, options.queue_arguments, sender)
+            if unseen:
+                target.hide(message)
             target.tally.published += 1
             target.accept(message)
             # A limit, or its time, may have been against the message.
             self.registry.forget_if_idle(target)
         elif isinstance(target, Queue):
             self.registry.tell_ignored(target, options.queue_arguments, sender)
+            if unseen:
+                target.hide(message)
             target.tally.published += 1
             target.accept(message)
         else:
-            self._fan_out(target, name, message, sender)
+            self._fan_out(target, name, message, sender, unseen=unseen)
 
-    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
+    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         """Give a message to the topic, if there is one, and to all patterns that match its name."""
         found = self._patterns.match(name) if self.registry.has_patterns else ()
+        if unseen:
+            for each in (*found, *([] if topic is None else [topic])):
+                each.hide(message)
         # Encoded once for all of them; a single topic does that by itself.
         wire = Wire(message) if found else None
         if topic is not None:
@@ -280,13 +290,25 @@ class Router:
             if pattern.has_late:
                 pattern.tell_late(message, sender, None if topic is None else topic.stream)
 
-    def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
-        """Route a message of the broker's own, a dead letter or one that an operator moves: it must find room."""
+    def deposit(
+        self,
+        name: str,
+        head: Head,
+        body: bytes,
+        options: SendOptions,
+        expires: float = 0.0,
+        *,
+        unseen: bool = False,
+    ) -> None:
+        """Route a message of the broker's own, a dead letter or one that an operator moves: it must find room.
+
+        `unseen`: what it comes of is not in the store yet, so that no client may see it.
+        """
         full = self._context.full.copy()
         message = Message(self._context.next_number(), head, body, options)
         message.expires = expires
         self._context.records.came(message)
-        self._route(name, message, "")
+        self._route(name, message, "", unseen=unseen)
         # The publisher at work did not publish there, and does not wait.
         self._context.full.intersection_update(full)
 

@@ -34,7 +34,7 @@ class ScheduledSend:
         self.sending = sending
         self.due = due  # on the broker's clock
         self.stored = stored  # its messages in the store, one for each destination where it is durable
-        self.date: Timer | None = None  # of its arrival; None: it has arrived, or was called off
+        self.date: Timer | None = None  # of its arrival; None: its COMMIT is not in the store yet
 
     @property
     def nbytes(self) -> int:
@@ -98,7 +98,15 @@ class ScheduledSends:
         waiting = self._found[number] = ScheduledSend(number, sending, context.scheduler.clock() + delay, stored)
         self.stored += bool(stored)
         context.memory.keep(waiting.nbytes)
-        waiting.date = context.scheduler.at(waiting.due, partial(self._arrives, waiting))
+        if context.commit is None:
+            self._set(waiting)
+        else:
+            context.when_seen(partial(self._set, waiting))
+
+    def _set(self, waiting: ScheduledSend) -> None:
+        """From now on it may arrive."""
+        if self._found.get(waiting.number) is waiting:  # it was not called off meanwhile
+            waiting.date = self._context.scheduler.at(waiting.due, partial(self._arrives, waiting))
 
     def _arrives(self, waiting: ScheduledSend) -> None:
         # It leaves its place in the store and arrives in one batch: a kill leaves it here or there, and never in both.
@@ -107,7 +115,7 @@ class ScheduledSends:
 
     def call_off(self, waiting: ScheduledSend) -> bool:
         """Call off a SEND, so that it never arrives; False: it has arrived already, or was called off."""
-        if waiting.date is None:
+        if self._found.get(waiting.number) is not waiting:
             return False
         self._context.scheduler.cancel(waiting.date)
         self._forget(waiting)
@@ -115,7 +123,6 @@ class ScheduledSends:
 
     def _forget(self, waiting: ScheduledSend) -> None:
         del self._found[waiting.number]
-        waiting.date = None
         self.stored -= bool(waiting.stored)
         context = self._context
         context.memory.release(waiting.nbytes)

@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.freeing import freeing
 from ..core.outbox import Outbox, Source
 from ..core.ports import ANONYMOUS, Carrier
-from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
+from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame, hint
 from ..headers.parse import may_requeue, send_options
 from ..model.access import Access
 from ..model.destinations import EVENTS, RENEW
@@ -106,9 +106,10 @@ class Session:
         handler = _COMMANDS.get(head.command)
         if handler is None:
             # CONNECT and STOMP are known, but have no place in a session (`_on_connect`).
-            known = " ".join(command for command in _COMMANDS if command not in ("CONNECT", "STOMP"))
+            known = [command for command in _COMMANDS if command not in ("CONNECT", "STOMP")]
+            which = hint(head.command.upper(), known) or f": {' '.join(known)}"
             raise NotAllowed(
-                "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
+                "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}{which}"
             )
         storage = self._context.storage
         if storage is None:

@@ -12,7 +12,7 @@ from gateway.codec import Frame, Version
 from ..core.context import Context
 from ..core.outbox import Outbox
 from ..core.ports import Peer
-from ..errors import HeaderMissing, NotAllowed
+from ..errors import HeaderMissing, NotAllowed, hint
 from ..headers.parse import misspelt, subscribe_options, unsubscribe_options
 from ..headers.table import ack_mode
 from ..model.destinations import is_temporary
@@ -105,7 +105,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         subscription_id = self.naming.subscription_id_of(frame)
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None:
-            raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
+            mode_hint = hint(headers["ack"], _MODES)
+            raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}{mode_hint}")
         subscription = self.add(destination, subscription_id, mode, subscribe_options(headers), paused=paused)
         # Told of behind `add`: what is refused has an ERROR, and needs no line in the log.
         for header in misspelt(headers):

@@ -128,6 +128,9 @@ class Transactions(dict[str, Transaction]):
         self._context.memory.release(transaction.nbytes)
         records = self._context.records
         records.committed(self._peer, name)
+        # A kill may undo the COMMIT as long as it is not in the store: no client may have seen what it sends,
+        # for the messages that it acknowledges would come again.
+        changes = self._context.begin_commit()
         # Nothing else runs meanwhile, so that others see all of it or nothing.
         try:
             # Before the settlements: an acknowledged message makes no room before these were counted.
@@ -137,6 +140,7 @@ class Transactions(dict[str, Transaction]):
                 settlement.carry_out()
         finally:
             records.transaction = None
+            self._context.end_commit(changes)
 
     def abort(self, frame: Frame) -> None:
         """Undo the transaction that an ABORT names.  Raises ProtocolError: it names none, or none that is open."""

@@ -124,5 +124,5 @@ class Replay:
             return False
         topic.join(subscription, late=reader)
         subscription.reader = reader
-        reader.offer()
+        self._context.when_all_seen(reader.start)
         return True

@@ -131,7 +131,7 @@ class Retained:
         if kept:
             reader = RetainedReader(self._context, self, subscription, topic, [each.name for each in kept])
             subscription.reader = reader
-            reader.offer()
+            self._context.when_all_seen(reader.start)
 
     def every(self) -> list[RetainedMessage]:
         """The messages that topics retain, in the order in which they came."""
@@ -160,8 +160,14 @@ class RetainedReader:
         self._topic = topic
         # Names alone: a value that was replaced meanwhile must not be kept for a client that does not read.
         self._names = deque(names)
-        # What is published from now on comes to the subscriber live, and would come twice.
-        self._last = context.next_number()
+        # What is published from now on, or held back by the topic, comes to the subscriber live, and would come twice.
+        self._last = topic.first_unseen or context.next_number()
+        self._is_started = False
+
+    def start(self) -> None:
+        """Give what there is, from now on: all up to here may be seen."""
+        self._is_started = True
+        self.offer()
 
     def offer(self) -> None:
         """Go on: there may be room in the outbox."""
@@ -170,7 +176,7 @@ class RetainedReader:
         now, most = self._context.scheduler.clock(), self._context.work_limits.retained_looks
         for _ in range(most):
             # The subscription may have gone since the last turn (`end`).
-            if subscription.reader is not self or outbox.closed:
+            if subscription.reader is not self or outbox.closed or not self._is_started:
                 return
             if not self._names:
                 self.end()

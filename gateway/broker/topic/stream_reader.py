@@ -57,7 +57,7 @@ class StreamReader:
         self._run = MergedStreams(self.position)
         self._page: deque[StreamEntry] = deque()
         self._kept = 0  # bytes of the messages in the page, and of the streams that are read
-        self._is_reading = False
+        self._is_reading = True  # it is not to go on before `start`, or before the store has answered
 
     def begin_at(self, start: Start) -> None:
         """Begin where a SUBSCRIBE says."""
@@ -81,6 +81,11 @@ class StreamReader:
             lost = self._streams.lost_of(self._topic.name)
             if position < lost:
                 self._gaps[None] = lost
+
+    def start(self) -> None:
+        """Give what there is, from now on: all up to the position may be seen."""
+        self._is_reading = False
+        self.offer()
 
     def note(self, stream: Stream) -> None:
         """Look at a stream that the pattern matches: it has a new message."""
@@ -173,7 +178,10 @@ class StreamReader:
         """Look for messages that came meanwhile, and for those that went."""
         stream, end = self._topic.stream, self._run.end
         streams: Iterable[Stream] = self._news if stream is None else (stream,)
-        self._run, self._news = MergedStreams(self._context.last_number), {}
+        # What the topic, or the pattern, has not shown comes live, or when it may be seen.
+        unseen = self._topic.first_unseen
+        self._run = MergedStreams(unseen - 1 if unseen else self._context.last_number)
+        self._news = {each: None for each in self._news if unseen and each.count_behind(unseen - 1)}
         self.position = max(self.position, end)
         for stream in streams:
             if stream.lost > end:

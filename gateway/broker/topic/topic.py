@@ -9,15 +9,16 @@ A subscription with wildcards has a topic, too, with the pattern as its name; th
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.codec import encoder
 from gateway.codec.encoder import FORMS
 
 from ..core.context import Context
 from ..core.outbox import Feeder
+from ..core.unseen import Unseen
 from ..model.message import PLAIN_RANK, Message, Wire
-from ..model.policy import Policy, SlowConsumerAction
+from ..model.policy import Policy, SlowConsumerAction, Visible
 from ..queue.overflow import limits_of_subscriber
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
@@ -45,6 +46,15 @@ class Durable(Protocol):
         ...
 
 
+class HeldBack(NamedTuple):
+    """A message that subscribers get later: it is unseen, or came behind one that is."""
+
+    message: Message
+    sender: str
+    wire: Wire | None
+    for_late: bool = False  # late readers get it, too, for no stream has it
+
+
 class Topic:
     """A topic with at least one subscriber, or a stream.
 
@@ -55,7 +65,7 @@ class Topic:
     """
 
     __slots__ = (
-        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues"),
+        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_shows_stored", "_unseen"),
         *("durable_subscriptions", "last", "name", "policy", "stream", "tally"),
     )
 
@@ -72,6 +82,9 @@ class Topic:
         self._queued: dict[Subscription, Queue] = {}
         self._late: dict[Subscription, LateReader] = {}  # they read the messages that they missed, first
         self.durable_subscriptions: dict[str, Durable] = {}
+        self._shows_stored = policy.visible is Visible.STORED and context.storage is not None
+        # None: no message is looked at, for none is to be held back.
+        self._unseen = Unseen[HeldBack](context, self._show) if self._shows_stored else None
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -88,9 +101,8 @@ class Topic:
     @property
     def is_idle(self) -> bool:
         """True if the broker may drop it: it has no subscribers, and keeps no message."""
-        return not (
-            self._auto or self._queued or self.durable_subscriptions or self._choosy or self._late or self.stream
-        )
+        keeps = self.durable_subscriptions or self.stream or (self._unseen is not None and self._unseen.held)
+        return not (self._auto or self._queued or self._choosy or self._late or keeps)
 
     @property
     def queued(self) -> Mapping[Subscription, Queue]:
@@ -102,12 +114,15 @@ class Topic:
         """True if subscribers still read messages that they missed."""
         return bool(self._late)
 
-    def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
+    def accept(self, message: Message, sender: str, wire: Wire | None = None, is_kept: bool = False) -> None:
         """Copy a message to all subscribers.
 
         `sender`: id of the session that sent it; empty: the broker itself.  `wire`: the message's bytes, where it goes
-        to several topics.
+        to several topics.  `is_kept`: it was held back, and the durable subscriptions have it.
         """
+        if self._unseen is not None and not is_kept:
+            self._hold_back(self._unseen, HeldBack(message, sender, wire))
+            return
         context, tally = self._context, self.tally
         tally.published += 1
         # Encoded once per form: version, and the bytes that end a frame.
@@ -157,14 +172,64 @@ class Topic:
                 if wants(subscription, message, sender):
                     # A copy: attempts, history and row are each subscriber's own; the bytes are shared.
                     queue.accept(_in_line(message.copy(wire)))
-        if self.durable_subscriptions:
-            wire = wire or Wire(message)
-            # A copy of the list: a queue that is idle again behind this message may be forgotten, and leaves the table.
-            for durable in list(self.durable_subscriptions.values()):
-                if durable.wants(message, sender):
-                    # A place of its own: the row in the store is numbered by it, and each queue needs another.
-                    durable.queue.tally.published += 1
-                    durable.queue.accept(message.copy(wire, place=context.next_number()))
+        if self.durable_subscriptions and not is_kept:
+            self._keep(message, sender, wire)
+
+    def _keep(self, message: Message, sender: str, wire: Wire | None) -> None:
+        """Copy a message to the durable subscriptions."""
+        wire = wire or Wire(message)
+        # A copy of the list: a queue that is idle again behind this message may be forgotten, and leaves the table.
+        for durable in list(self.durable_subscriptions.values()):
+            if durable.wants(message, sender):
+                # A place of its own: the row in the store is numbered by it, and each queue needs another.
+                durable.queue.tally.published += 1
+                durable.queue.accept(message.copy(wire, place=self._context.next_number()))
+
+    # messages that are not to be seen yet
+
+    def hide(self, message: Message) -> None:
+        """Give no subscriber a message, which comes next, nor those behind it, before the store has the batch at hand.
+
+        What is stored of them is stored meanwhile.
+        """
+        if self._unseen is None:
+            self._unseen = Unseen(self._context, self._show)
+        self._unseen.begin(message.number)
+        for durable in self.durable_subscriptions.values():
+            durable.queue.hide(message)
+
+    def _hold_back(self, unseen: Unseen[HeldBack], new: HeldBack) -> None:
+        """Hold a message back, if it is unseen or comes behind one that is."""
+        context, message = self._context, new.message
+        storage = context.storage
+        assert storage is not None  # without a store nothing is unseen
+        changes = storage.changes
+        self._keep(message, new.sender, new.wire)
+        if self._shows_stored and (storage.changes != changes or isinstance(message.head.derived, int)):
+            self.hide(message)  # a durable subscription has stored it, or a stream, which gave it a number
+        if unseen.hides(message.number):
+            context.memory.keep(message.size)
+            unseen.held.append((message.number, new))
+        else:
+            self.accept(*new[:3], True)
+
+    def _show(self) -> None:
+        """Give subscribers what may be seen now."""
+        unseen = self._unseen
+        assert unseen is not None  # it calls
+        for shown in unseen.seen():
+            self._context.memory.release(shown.message.size)
+            self.accept(*shown[:3], True)
+            if shown.for_late:
+                self.tell_late(shown.message, shown.sender, None)
+        if not unseen.first and not self._shows_stored:
+            self._unseen = None
+        self._context.destinations.forget_if_idle(self)
+
+    @property
+    def first_unseen(self) -> int:
+        """The number of the first message that no subscriber may see yet; 0: there is none."""
+        return 0 if self._unseen is None else self._unseen.first
 
     def give(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that others do not get now."""
@@ -213,7 +278,12 @@ class Topic:
             self.welcome(subscription)
 
     def tell_late(self, message: Message, sender: str, stream: Stream | None) -> None:
-        """Tell the late readers of a message that this pattern matches."""
+        """Tell the late readers of a message that this pattern matches, and that it got before."""
+        held = None if self._unseen is None else self._unseen.held
+        # What a stream has they find there, once it may be seen.
+        if stream is None and held and held[-1][1].message is message:
+            held[-1] = message.number, held[-1][1]._replace(for_late=True)
+            return
         for subscription, reader in list(self._late.items()):
             # The reader finds the message in the stream, in its order; without a stream it comes at once.
             if stream is not None:

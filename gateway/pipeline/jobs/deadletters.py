@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-_TABLE = ("ts", "gateway", "epoch", "seq", "destination", "message_id", "reason", "delivery_count", "size", "headers")
+COLUMNS = ("ts", "gateway", "epoch", "seq", "destination", "message_id", "reason", "delivery_count", "size", "headers")
 
 # Dead letters of a snapshot, at most, headers of one, and places with a reason.
 _MOST = 200
@@ -22,7 +22,7 @@ _MOST_PLACES = 1000
 def transform(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)
+    return rows.where(f.col("event") == "dead_lettered").select(*COLUMNS)
 
 
 def snapshot(table: pyarrow.Table, now: datetime, size: int = SIZE) -> dict[str, Any]:
@@ -67,4 +67,4 @@ def _letter(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-JOB = Job("deadletters", 1, ("dead_lettered",), ("event", *_TABLE), transform, time="ts", snapshot=snapshot)
+JOB = Job("deadletters", 1, ("dead_lettered",), ("event", *COLUMNS), transform, time="ts", snapshot=snapshot)

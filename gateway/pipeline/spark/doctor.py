@@ -35,7 +35,7 @@ _PATIENCE = 240.0
 _WORKER_PATIENCE = 30.0
 
 # The oldest version, and the first one that is too new; None: there is none.
-_PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
+PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pyspark", (4, 2), (5,)),
     ("pyarrow", (18,), None),
     ("pandas", (2, 2), (3,)),
@@ -80,7 +80,7 @@ def _machine() -> Iterator[Finding]:
         yield Finding("Java", f"{found.version} of {found.source}, {found.home}")
     except PipelineFailure as error:
         yield Finding("Java", "none", str(error))
-    for name, least, beyond in _PACKAGES:
+    for name, least, beyond in PACKAGES:
         yield _package(name, least, beyond)
     yield _home()
     yield _python()

@@ -58,11 +58,11 @@ stop waits for, is over in a minute.
 _FOR_EVER = "36500d"
 _LOOK = 0.2  # seconds between two looks of the main thread
 _GLANCE = 0.01  # seconds between two looks whether the end is asked for: before Spark has planned another batch
-_PATIENCE = 120.0  # a batch that is not over after so many seconds is interrupted, which loses nothing
+BATCH_TIMEOUT = 120.0  # a batch that is not over after so many seconds is interrupted, which loses nothing
 _STOP = "60s"  # Spark's own limit for that
 # Spark's text if the folder of an hour is removed between two steps of its listing.
 _VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
-_CONF = {
+SPARK_CONF = {
     # A listing of more folders than that would be a job of its own, for some hundred hours of files on a local disk.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # How often Spark writes the list of all files it has seen.
@@ -141,7 +141,7 @@ def prepared(archive: str, progress: Progress) -> str:
 
 def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
     """The archive's rows as a stream.  `UsageFailure`: Spark finds no such folder."""
-    for name, value in _CONF.items():
+    for name, value in SPARK_CONF.items():
         spark.conf.set(name, value)
     columns = ", ".join([schema.ddl(), *[f"{each.name} {each.type}" for each in schema.PARTITIONS]])
     reader = spark.readStream.schema(columns).option("maxFileAge", _FOR_EVER).option("maxFilesPerTrigger", files)
@@ -333,7 +333,7 @@ class _Run:
         """Stop the running queries: between two batches, or inside a batch that takes too long."""
         for work in self._works:
             work.closed.set()
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + BATCH_TIMEOUT
         for work, query in self._queries:
             while query.isActive and not work.settled and time.monotonic() < until:
                 time.sleep(_LOOK / 4)

@@ -83,6 +83,8 @@ class TestSubscriptions:
             "prefetch": 5,
             "unacknowledged": 1,
             "oldest_unacknowledged_age": 0.0,
+            "waiting": 0,
+            "stored": 0,
             "delivered": 1,
             "durable": None,
             "browser": False,

@@ -19,7 +19,7 @@ Case = tuple[str, dict[str, Any]]
 
 # What an honoured header of a SEND makes of `PLAIN`.
 SENT: dict[str, list[Case]] = {
-    "persistent": [("true", {"persistent": True}), ("false", {})],
+    "persistent": [("true", {"persistent": True}), ("false", {"persistent": False})],
     "transaction": [("tx", {"transaction": "tx"}), ("", {"transaction": ""})],
     "priority": [
         ("0", {"priority": 0}),

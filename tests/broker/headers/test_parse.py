@@ -17,7 +17,7 @@ from gateway.broker.headers.parse import (
 )
 from gateway.broker.headers.row import OTHER_WORDS, squashed
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
-from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
+from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, TRANSIENT, SendOptions
 from gateway.broker.model.policy import QueueArguments
 from gateway.codec.encoder import NOT_PASSED_ON
 
@@ -39,12 +39,13 @@ class TestPlain:
     }
 
     def test_a_send_that_asks_for_nothing_or_to_be_stored(self) -> None:
-        asking_nothing: list[dict[str, str]] = [{}, {"persistent": "false"}, {"priority": "4"}]
+        asking_nothing: list[dict[str, str]] = [{}, {"priority": "4"}]
         asking_nothing += [{"reply-to": "/queue/answers"}, {"selector": "price >"}, {"JMSXGroupSeq": "-1"}]
         asking_nothing += [{name: "x"} for name in NOT_PASSED_ON if name != "transaction"]
         for headers in asking_nothing:
             assert send_options(headers) is send_options({**self.HEADERS, **headers}) is PLAIN
         assert send_options({**self.HEADERS, "persistent": "true"}) is PERSISTENT
+        assert send_options({**self.HEADERS, "persistent": "false"}) is TRANSIENT
 
     def test_a_subscribe_that_asks_for_nothing(self) -> None:
         headers = {"destination": "/queue/a", "id": "0", "ack": "client", "receipt": "1", "expires": "0", "my-own": "x"}
@@ -71,7 +72,6 @@ class TestAsUsersOfOtherBrokersSay:
             "x-queue-type": "quorum",
             "x-overflow": "drop-head",
             "x-max-priority": "10",
-            "persistent": "false",
         }
         assert without_passed_on(send_options({**harmless, "durable": "true", "transformation": "jms-xml"})) == PLAIN
         of_subscribe = {"activemq.dispatchAsync": "true", "activemq.retroactive": "false", "durable": "false"}

@@ -21,7 +21,7 @@ from gateway.broker.headers.parse import (
 from gateway.broker.headers.row import HeaderEntry, HeaderRow, Treatment
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.headers.values import Anything, ReplyTo
-from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
+from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, TRANSIENT, SendOptions
 from gateway.broker.model.policy import QueueArguments
 from gateway.codec.encoder import NOT_PASSED_ON
 
@@ -97,7 +97,7 @@ class TestHonoured:
         for value, fields in SENT[name]:
             options = send_options({"destination": "/queue/a", name: value})
             assert without_passed_on(options) == dataclasses.replace(PLAIN, **fields)
-            assert options.is_plain is (options in (PLAIN, PERSISTENT))
+            assert options.is_plain is (options in (PLAIN, PERSISTENT, TRANSIENT))
 
     @pytest.mark.parametrize("name", SUBSCRIBED)
     def test_on_subscribe(self, name: str) -> None:

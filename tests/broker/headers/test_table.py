@@ -83,9 +83,9 @@ def test_the_words_of_an_error_and_of_the_documentation() -> None:
         (flock, "121", "a whole number of sheep from -5 to 120 (a flock)"),
         (retain, "sets", "set, remove or (empty); true (Apollo) is set"),
         (Choice({"ANYCAST": 1, "MULTICAST": 2}, any_case=False), "anycast", "ANYCAST or MULTICAST"),
-        (Text(3), "abcd", "1 to 3 characters; or empty, which counts as no header"),
+        (Text(3), "abcd", "1 to 3 characters, or empty for none"),
         (Text(3, required=True), "", "1 to 3 characters"),
-        (Text(3), "x" * 5_000, "1 to 3 characters; or empty, which counts as no header"),
+        (Text(3), "x" * 5_000, "1 to 3 characters, or empty for none"),
     ]:
         with pytest.raises(NotAllowed, match=r"^bad value of name$") as refusal:
             kind.read("name", value)

@@ -13,6 +13,7 @@ from gateway.broker.model.destinations import (
     is_temporary,
     is_topic,
     lacks_slash,
+    meant,
     split,
 )
 
@@ -41,7 +42,6 @@ class TestCanonical:
             ("/topic/a.b", "/topic/a.b"),
             ("a", "/queue/a"),
             ("queue/a", "/queue/queue/a"),
-            (" /topic/a", "/queue/ /topic/a"),
             ("temp-queue", "/queue/temp-queue"),
             ("user/ada/queue/x", "/queue/user/ada/queue/x"),
             ("/amq/queue/a", "/queue/a"),
@@ -90,13 +90,28 @@ class TestCanonical:
                 "/dsub/a",
             ),
             *("/temp-queue", "/remote-temp-queue/a", "/user", "/handlers/a", "/temporary/a"),
-            *("/a", "/", "/queue", "/topic", "/Topic/a", "/queues/a", "//queue/a"),
+            *("/a", "/", "/queue", "/topic", "/Topic/a", "/queues/a", "//queue/a", " /queue/a"),
         ]:
             for find in (canonical, lambda destination: canonical_for("ada", destination)):
                 with pytest.raises(NotAllowed, match="unsupported kind") as caught:
                     find(destination)
                 assert repr(destination) in caught.value.detail
-                assert "this server has /queue/NAME, /topic/NAME" in caught.value.detail
+                assert f"; did you mean '{meant(destination)[0]}'" in caught.value.detail
+
+    def test_names_that_may_be_meant(self) -> None:
+        for destination, name in [
+            *(
+                ("/quue/x", "/queue/x"),
+                ("/Topic/A", "/topic/A"),
+                ("//queue/a/b", "/queue/a/b"),
+                ("queue:x", "/queue/x"),
+            ),
+            *(("topic.a.b", "/topic/a.b"), ("/queue", "/queue/NAME"), ("/amq/x", "/queue/x")),
+            *(("/exchange/mine/x", "/exchange/amq.topic/x"), ("/tmp-queue/x", "/temp-queue/x")),
+        ]:
+            assert meant(destination) == [name]
+        assert meant("/orders/new") == ["/queue/orders/new", "/topic/orders/new"]
+        assert meant("") == ["/queue/NAME", "/topic/NAME"]
 
     def test_nothing_is_routed_by_headers(self) -> None:
         for key in ["", "/", "/a", "/a/#"]:
@@ -116,6 +131,9 @@ class TestCanonical:
                 canonical(f"/exchange/amq.fanout{key}", multicast=False)
 
     def test_what_is_for_one_command(self) -> None:
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical("/temp-queue/a")
+        assert caught.value.detail == "'/temp-queue/a' is for its own session only"
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical("/session/events")
         assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: the server sends the events")

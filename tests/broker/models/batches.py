@@ -2,7 +2,8 @@
 
 A message is in the store from the batch in which it came to the batch in which it was settled.  So of each message it
 is known for sure whether it is there after a kill; nothing may be lost, nothing may come back that was settled, what a
-consumer has seen is marked when it comes again, and no RECEIPT comes before its batch is written.
+consumer has seen is marked when it comes again, and no RECEIPT comes before its batch is written.  What a transaction
+sends, and what its queue shows late, comes when its batch is written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.broker.model.policy import Visible
+
 from ..client import Client, Scene
 from ..wire import Received, parse
 from .program import Books, Clients, Consumer, Sent, Settlement, Step, Transaction
@@ -18,10 +21,12 @@ from .program import Books, Clients, Consumer, Sent, Settlement, Step, Transacti
 # Durable: what asks for it; all; nothing.
 QUEUES = {"/queue/a": None, "/queue/b": True, "/queue/c": False, "/queue/d": True}
 GROUPED = ("/queue/a", "/queue/dlq.a")  # dead letters keep their group
+LATE = "/queue/b"  # it shows what is stored
 MORTAL = "/queue/d"  # it goes with its last consumer
 POLICIES: Mapping[str, Mapping[str, object]] = {
     "#": {"backoff": 0.0, "max_attempts": 0},
     **{name: {"durable": durable} for name, durable in QUEUES.items() if durable is not None},
+    LATE: {"durable": True, "visible": Visible.STORED},
     MORTAL: {"durable": True, "auto_delete": True},
 }
 
@@ -40,6 +45,7 @@ class Entry:
     # it comes from an earlier process, or lay in an outbox: then it may be marked though not seen
     survived: bool = False
     in_doubt: bool = False  # it was seen while the store failed
+    late: bool = False  # nobody may see it before it is stored
 
     def __repr__(self) -> str:
         return f"{self.sent.body.strip().decode()} of {self.queue}"
@@ -85,7 +91,8 @@ class Batches(Books):
 
     def enter(self, sent: Sent, queue: str, durable: bool, client: Client) -> None:
         """It has come to its queue."""
-        self.entries[queue, sent.body] = Entry(sent, queue, durable, self.batch, next(self.arrivals))
+        entry = Entry(sent, queue, durable, self.batch, next(self.arrivals), late=queue == LATE)
+        self.entries[queue, sent.body] = entry
         if durable:
             self.last_change[client] = self.batch
 
@@ -100,6 +107,15 @@ class Batches(Books):
             if not settlement.acknowledged and "/dlq." not in entry.queue:
                 dead = entry.queue.replace("/queue/", "/queue/dlq.")
                 self.enter(entry.sent, dead, entry.durable, client)
+
+    def commit(self, transaction: Transaction) -> None:
+        before = self.entries.copy()
+        super().commit(transaction)
+        new = [each for key, each in self.entries.items() if before.get(key) is not each]
+        held = [each for settlement in transaction.settlements for each in settlement.held]
+        settled = [before[each.consumer.destination, each.frame.body] for each in held]
+        for each in new:
+            each.late = any(one.durable for one in [*new, *settled])
 
     def promise(self, client: Client, receipt: str) -> None:
         self.promised.setdefault(client, []).append((receipt, self.last_change.get(client, 0)))
@@ -125,6 +141,7 @@ class Batches(Books):
 
     def came(self, consumer: Consumer, frame: Received) -> None:
         entry = self.entries[consumer.destination, frame.body]
+        assert not entry.late or entry.entered <= self.scene.vault.storage.committed, f"{entry} comes too early"
         if not consumer.ended:  # last words come whatever becomes of the message
             assert consumer.wants(entry.sent)
             assert entry.settled is None, f"{entry} comes again"

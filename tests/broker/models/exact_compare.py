@@ -111,6 +111,7 @@ def _drop(model: Model, store: Store, gone: list[Copy], left: list[Copy], delive
     assert len(left) + delivered >= store.limit, f"{store.name} was not full, and gave up {gone}"
     if store.action == "drop-newest":
         assert all(copy.since == model.step for copy in gone), f"not the newest: {gone}"
+        store.free_groups()  # they had come: a group may be free by one of them, although it is dropped
     else:
         assert store.action in ("drop-oldest", "dead-letter")
         last = max(copy.number for copy in gone)

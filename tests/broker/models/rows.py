@@ -61,6 +61,7 @@ class Rows(Books):
         self.settled: dict[str, list[Settled]] = {}  # what they have to tell of a session's ACKs and NACKs, in order
         self.browsers: set[tuple[str, str]] = set()  # sessions and ids of all subscriptions that ever were one
         self._seen: set[tuple[str, str]] = set()
+        self._of_transactions: set[bytes | None] = set()  # bodies of what transactions send later
         # Messages in queues when the process began; that came into queues; that went out in mode auto, and did not
         # come back; and that expired in no queue: on their way to a topic, or retained.
         self.recovered, self.entered, self.consumed, self.elsewhere = recovered, 0, 0, 0
@@ -83,9 +84,9 @@ class Rows(Books):
             self.consumed -= len(returned)
             return returned
 
-        def on_route(router: Router, name: str, message: Message, sender: str) -> None:
+        def on_route(router: Router, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
             self.elsewhere += is_topic(name) and 0 < message.expires <= router._clock()
-            route(router, name, message, sender)
+            route(router, name, message, sender, unseen=unseen)
 
         def on_expire(retained: Retained, name: str) -> None:
             self.elsewhere += 1
@@ -119,7 +120,10 @@ class Rows(Books):
         if sent.delay:
             taken: list[Taken] = [(session, part, sent.body, None) for part in parts]
             durable = [each for each in taken if sent.persistent or each[1] in self._logs]
-            self.later.append((self.play.moment + sent.delay, taken, durable))
+            if taken:
+                self.later.append((self.play.moment + sent.delay, taken, durable))
+            if transaction:
+                self._of_transactions.add(sent.body)
         else:
             self.taken.update((session, part, sent.body, transaction or None) for part in parts)
 
@@ -163,9 +167,12 @@ class Rows(Books):
 
     def look(self) -> None:
         now = self.play.moment
-        for _, taken, _ in [each for each in self.later if each[0] <= now]:
+        # What a transaction sent may have to wait until the store has its COMMIT.
+        late = {each.sending.body for each in self.scene.broker.router.delayed.every()} & self._of_transactions
+        arrived = [each for each in self.later if each[0] <= now and each[1][0][2] not in late]
+        for _, taken, _ in arrived:
             self.taken.update(taken)
-        self.later = [each for each in self.later if each[0] > now]
+        self.later = [each for each in self.later if each not in arrived]
         if self._each_step:
             self.check()
 

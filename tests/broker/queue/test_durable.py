@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.model.policy import WhenFull
+from gateway.broker.model.policy import Kept, WhenFull
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
@@ -165,3 +165,61 @@ class TestNotes:
         scene.commit()
         assert self.facts(scene) == ["{}"]
         assert marks(scene.restart()) == {0: False}
+
+
+NOT = {"persistent": "false"}
+AS_SENT = {"subscriptions_keep": Kept.AS_SENT}
+
+
+class TestDurableSubscriptions:
+    """What a durable subscription keeps."""
+
+    @pytest.mark.parametrize(
+        ("policy", "headers", "kept"),
+        [
+            ({}, {}, True),
+            ({}, P, True),
+            ({}, NOT, False),
+            (AS_SENT, {}, False),
+            (AS_SENT, P, True),
+            (AS_SENT | {"durable": True}, NOT, True),
+            ({"durable": False}, P, False),
+        ],
+    )
+    def test_is_stored_unless_its_sender_or_a_policy_says_otherwise(
+        self, stage: Stage, policy: dict[str, object], headers: dict[str, str], kept: bool
+    ) -> None:
+        scene = stage({"/topic/a": policy}, stored=True)
+        consumer = scene.consumer("/topic/a", durable="true")
+        scene.commit()
+        consumer.drop()
+        for options in (headers, headers | {"priority": "9"}):
+            scene.connect().publish("/topic/a", b"m", **options)
+        scene.commit()
+        assert len(scene.store.rows) == 2 * kept
+        again = scene.crash()
+        consumer = again.consumer("/topic/a", durable="true")
+        again.commit()
+        assert consumer.bodies() == [b"m", b"m"] * kept
+        consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+    def test_one_that_ends_with_its_consumers_stores_nothing(self, scene: Scene) -> None:
+        scene.consumer("/topic/a", ack="client", **{"x-queue-name": "shared"})
+        scene.connect().publish("/topic/a", b"m", **P)
+        assert not scene.commit()
+
+    @pytest.mark.parametrize(
+        ("policy", "headers", "taken"), [({}, {}, False), ({}, NOT, True), (AS_SENT, {}, True), (AS_SENT, P, False)]
+    )
+    def test_while_the_store_fails(
+        self, stage: Stage, policy: dict[str, object], headers: dict[str, str], taken: bool
+    ) -> None:
+        scene = stage({"/topic/#": policy}, stored=True)
+        consumer, client = scene.consumer("/topic/*", durable="true"), scene.connect()
+        scene.commit()
+        scene.vault.storage.failed("the disk is full")
+        client.publish("/topic/a", b"m", **headers)
+        assert client.closed is not taken
+        assert consumer.bodies() == [b"m"] * taken
+        scene.vault.storage.works()
+        consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})

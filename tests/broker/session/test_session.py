@@ -22,6 +22,11 @@ class TestCommands:
         assert b"SEND SUBSCRIBE UNSUBSCRIBE" in error.body
         assert b"CONNECT" not in error.body.replace(repr(command).encode(), b"").replace(b"DISCONNECT", b"")
 
+    @pytest.mark.parametrize("command", ["SUBSRIBE", "subscribe"])
+    def test_the_command_that_may_be_meant(self, client: Client, command: str) -> None:
+        client.send(command, {"destination": "/queue/a"})
+        assert client.error().body.endswith(b"is no command of STOMP 1.2; did you mean SUBSCRIBE?")
+
     def test_a_missing_header_is_refused(self, scene: Scene) -> None:
         needed = {"SEND": "destination", "SUBSCRIBE": "destination", "UNSUBSCRIBE": "id", "BEGIN": "transaction"}
         for command, header in {**needed, "COMMIT": "transaction", "ABORT": "transaction"}.items():
@@ -61,6 +66,7 @@ class TestSubscribe:
         error = client.error()
         assert error.headers["message"] == "unknown ack mode"
         assert b"auto, client, client-individual" in error.body
+        assert error.body.endswith(b"; did you mean client?") is (mode == "clients")
 
     @pytest.mark.parametrize("mode", ["client", "client-individual"])
     def test_a_browser_acknowledges_nothing(self, scene: Scene, client: Client, mode: str) -> None:
@@ -157,7 +163,7 @@ class TestReceiptOfASubscribe:
         client, sender = scene.connect(), scene.connect()
         client.subscribe("/topic/a", durable="true", receipt="r")
         scene.vault.storage.failed("no")
-        sender.publish("/topic/a", b"1")
+        sender.publish("/topic/a", b"1", persistent="false")
         assert kinds(client) == ["1"]
         scene.commit()
         assert kinds(client) == ["r"]

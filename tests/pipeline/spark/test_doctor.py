@@ -73,7 +73,7 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
             return told
 
         monkeypatch.setattr(doctor, "version", answer)
-        finding = next(each for each in (doctor._package(*row) for row in doctor._PACKAGES) if each.what == name)
+        finding = next(each for each in (doctor._package(*row) for row in doctor.PACKAGES) if each.what == name)
         assert finding.detail == (told or "not installed")
         assert finding.remedy.partition(", or all at once")[0] == remedy
 

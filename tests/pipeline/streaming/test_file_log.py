@@ -112,7 +112,7 @@ def test_the_plan_of_a_batch_is_on_the_disk_before_its_file(
 
 @pytest.mark.spark
 def test_files_of_spark_are_understood(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(runner._CONF, "spark.sql.streaming.fileSource.log.compactInterval", "2")
+    monkeypatch.setitem(runner.SPARK_CONF, "spark.sql.streaming.fileSource.log.compactInterval", "2")
     place.add(4)
     place.run(spark)
     checkpoint = checkpoints.folder(place.tables, "metrics")

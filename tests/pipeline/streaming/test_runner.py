@@ -169,8 +169,8 @@ def test_stopping_completes_the_current_batch(spark: SparkSession, place: Place)
 def test_a_batch_that_takes_too_long_is_aborted(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "_PATIENCE", 0.1)
-    monkeypatch.setitem(runner._CONF, "spark.sql.streaming.stopTimeout", "500ms")
+    monkeypatch.setattr(runner, "BATCH_TIMEOUT", 0.1)
+    monkeypatch.setitem(runner.SPARK_CONF, "spark.sql.streaming.stopTimeout", "500ms")
     stopping, release = threading.Event(), threading.Event()
 
     def hang() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.core.tally import Counts, Tallies, Tally
+from gateway.broker.core.counters import Counts, Tallies, Tally
 from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
 
 from ..client import Client, Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.core.dedup import DedupIds
+from gateway.broker.routing.dedup import DedupIds
 
 from ..client import Scene
 from ..conftest import Stage

@@ -7,8 +7,8 @@ came from a user without a name, or from the server (a function, an operator).
 
 from gateway.codec import Head
 
+from ..core.ports import ANONYMOUS, Peer
 from ..model.policy import Policies
-from .ports import ANONYMOUS, Peer
 
 USER_ID = "user-id"
 

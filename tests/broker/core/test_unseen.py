@@ -1,0 +1,304 @@
+"""What a COMMIT sends, and what a policy says of durable messages: no client sees them before the store has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.model.policy import Visible
+
+from ..client import Scene
+from ..conftest import Stage
+from ..durable import P, fill
+
+_AHEAD = 300_000  # bytes of a message; a reader of a stream goes on when less than that waits for its client
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return stage({"/queue/dead": {"dead_letter_expired": True}}, stored=True)
+
+
+class Mover:
+    """A client that acknowledges durable messages, and sends in the same transaction."""
+
+    def __init__(self, scene: Scene) -> None:
+        fill(scene, 3, "/queue/in")
+        self.client = scene.consumer("/queue/in", ack="client-individual")
+        self.inputs = self.client.messages()
+
+    def move(self, *destinations: str, body: bytes = b"out", **headers: str) -> None:
+        client = self.client
+        client.begin()
+        client.ack(self.inputs.pop(0), transaction="t")
+        for each in destinations:
+            client.publish(each, body, transaction="t", **headers)
+        client.send("COMMIT", {"transaction": "t", "receipt": "r"})
+
+
+@pytest.fixture
+def mover(scene: Scene) -> Mover:
+    return Mover(scene)
+
+
+@pytest.mark.parametrize("headers", [{}, P], ids=["transient", "durable"])
+@pytest.mark.parametrize(
+    ("source", "wish", "target", "wishes"),
+    [
+        ("/queue/out", {}, "/queue/out", {}),
+        ("/queue/out", {"selector": "TRUE"}, "/queue/out", {}),
+        ("/queue/out", {}, "/queue/out", {"JMSXGroupID": "g"}),
+        ("/queue/out", {"browser": "true", "browser-end": "false"}, "/queue/out", {}),
+        ("/topic/out", {}, "/topic/out", {}),
+        ("/topic/out", {"ack": "client"}, "/topic/out", {}),
+        ("/topic/*", {"no-local": "true"}, "/topic/out", {}),
+        ("/topic/*", {"from-seq": "0", "ack": "client", "prefetch-count": "10"}, "/topic/out", {}),
+        ("/topic/out", {"durable": "true"}, "/topic/out", {}),
+        ("/topic/out", {"x-queue-name": "shared"}, "/topic/out", {}),
+    ],
+)
+def test_a_commit_is_seen_when_it_is_stored_and_nothing_overtakes_it(
+    scene: Scene,
+    mover: Mover,
+    source: str,
+    wish: dict[str, str],
+    target: str,
+    wishes: dict[str, str],
+    headers: dict[str, str],
+) -> None:
+    consumer = scene.connect()
+    consumer.send("SUBSCRIBE", {"destination": source, "id": "0", "ack": "auto"} | wish)
+    scene.commit()
+    mover.move(target, **headers, **wishes)
+    scene.connect().publish(target, b"behind", **wishes)
+    assert not consumer.messages()
+    assert not mover.client.receipts()
+    scene.commit()
+    assert consumer.bodies() == [b"out", b"behind"]
+    assert mover.client.receipts() == ["r"]
+    consumer.send("UNSUBSCRIBE", {"id": "0"} | wish)
+
+
+@pytest.mark.parametrize("destination", ["/queue/out", "/topic/out"])
+def test_a_commit_that_stores_nothing_is_seen_at_once_unless_it_stands_behind_another(
+    scene: Scene, mover: Mover, destination: str
+) -> None:
+    client, consumer = scene.connect(), scene.consumer(destination)
+    for body in (b"1", b"2"):
+        client.begin()
+        client.publish(destination, body, transaction="t")
+        client.commit()
+        if body == b"1":
+            assert consumer.bodies() == [b"1"]
+            mover.move(destination)
+    assert not consumer.messages()
+    scene.commit()
+    assert consumer.bodies() == [b"out", b"2"]
+
+
+def test_each_commit_waits_for_its_own_batch(scene: Scene, mover: Mover) -> None:
+    queue_consumer, topic_consumer = scene.consumer("/queue/out"), scene.consumer("/topic/out")
+    mover.move("/queue/out", "/topic/out", body=b"1")
+    batch = scene.vault.take()
+    mover.move("/queue/out", "/topic/out", body=b"2")
+    scene.vault.write(batch)
+    assert (queue_consumer.bodies(), topic_consumer.bodies()) == ([b"1"], [b"1"])
+    scene.commit()
+    assert (queue_consumer.bodies(), topic_consumer.bodies()) == ([b"2"], [b"2"])
+
+
+def test_while_the_store_fails_nothing_of_it_is_seen(scene: Scene, mover: Mover) -> None:
+    consumer = scene.consumer("/queue/out")
+    scene.store.failure = "the disk is full"
+    mover.move("/queue/out")
+    scene.commit()
+    assert not consumer.messages()
+    scene.store.failure = ""
+    scene.commit()
+    assert consumer.bodies() == [b"out"]
+    assert mover.client.receipts() == ["r"]
+
+
+def test_what_a_kill_undoes_was_not_seen(scene: Scene, mover: Mover) -> None:
+    consumer = scene.consumer("/queue/out")
+    mover.move("/queue/out", **P)
+    seen, again = consumer.bodies(), scene.crash()
+    inputs, outputs = again.consumer("/queue/in"), again.consumer("/queue/out")
+    again.commit()
+    assert (len(inputs.messages()), [*seen, *outputs.bodies()]) == (3, [])
+
+
+def test_older_messages_go_on(scene: Scene, mover: Mover) -> None:
+    """A message that comes back, and one that is less urgent, and waits."""
+    fill(scene, 2, "/queue/out", priority="0")
+    consumer = scene.consumer("/queue/out", ack="client-individual", **{"prefetch-count": "1"})
+    first = consumer.message()
+    mover.move("/queue/out", priority="9")
+    consumer.nack(first)
+    assert consumer.bodies() == [b"0"]
+    scene.commit()
+    consumer.disconnect()
+    last = scene.consumer("/queue/out")
+    scene.commit()
+    assert last.bodies() == [b"out", b"0", b"1"]
+
+
+def test_an_urgent_message_of_a_group_does_not_go_out_with_an_older_one(scene: Scene, mover: Mover) -> None:
+    consumer = scene.consumer("/queue/out", ack="client-individual", **{"prefetch-count": "1"})
+    client = scene.connect()
+    client.publish("/queue/out", b"1", JMSXGroupID="g")
+    first = consumer.message()
+    client.publish("/queue/out", b"2", priority="0")
+    mover.move("/queue/out", JMSXGroupID="g", priority="9")
+    consumer.ack(first)
+    assert consumer.bodies() == [b"2"]
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_dead_letters_and_moved_messages_are_unseen_as_well(scene: Scene, mover: Mover, persistent: str) -> None:
+    consumer = scene.consumer("/queue/dlq.in")
+    client = mover.client
+    client.begin()
+    client.nack(mover.inputs.pop(), transaction="t", requeue="false")
+    client.commit()
+    dead = scene.consumer("/queue/dlq.dead")
+    mover.move("/queue/dead", persistent=persistent, ttl="1000")
+    moved = scene.consumer("/queue/elsewhere")
+    mover.move("/queue/out", persistent=persistent)
+    scene.message_admin.move("/queue/out", "/queue/elsewhere", None, "", None, lambda outcome: None)
+    scene.settle()
+    scene.wait(1.1)
+    assert not [*consumer.messages(), *dead.messages(), *moved.messages()]
+    scene.commit()
+    assert (len(consumer.messages()), dead.bodies(), moved.bodies()) == (1, [b"out"], [b"out"])
+
+
+@pytest.mark.parametrize("seconds", [0.5, 5.0])
+def test_a_scheduled_message_arrives_when_its_commit_is_stored(scene: Scene, mover: Mover, seconds: float) -> None:
+    consumer = scene.consumer("/queue/out")
+    mover.move("/queue/out", **{"x-delay": "1000"})
+    scene.wait(seconds)
+    assert not consumer.messages()
+    scene.commit()
+    scene.wait(1.1)
+    assert consumer.bodies() == [b"out"]
+
+
+def test_a_scheduled_message_is_called_off_before_its_commit_is_stored(scene: Scene, mover: Mover) -> None:
+    mover.move("/queue/out", **{"x-delay": "1000"})
+    delayed = scene.broker.router.delayed
+    (waiting,) = delayed.every()
+    assert delayed.call_off(waiting)
+    assert not delayed.call_off(waiting)
+    scene.commit()
+    scene.wait(2.0)
+    assert "/queue/out" not in scene.broker.destinations
+
+
+@pytest.mark.parametrize(("end", "seen"), [("false", [b"old", b"out"]), ("true", [b"old", b""])])
+def test_a_browser_that_comes_meanwhile(scene: Scene, mover: Mover, end: str, seen: list[bytes]) -> None:
+    scene.connect().publish("/queue/out", b"old")
+    mover.move("/queue/out")
+    browser = scene.consumer("/queue/out", browser="true", **{"browser-end": end})
+    assert browser.bodies() == seen[: 1 if end == "false" else 2]
+    scene.commit()
+    assert browser.bodies() == seen[1 if end == "false" else 2 :]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_a_topic_retains(scene: Scene, mover: Mover, before: bool) -> None:
+    """Subscribers that come meanwhile get it once: live, if the topic had subscribers, else as what is retained."""
+    first = [scene.consumer("/topic/out") for _ in range(before)]
+    mover.move("/topic/out", retain="set")
+    consumer = scene.consumer("/topic/out")
+    assert not consumer.messages()
+    scene.commit()
+    message = consumer.message()
+    assert ("retained" in message.headers) is not before
+    assert [each.bodies() for each in first] == [[b"out"]] * before
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("name", ["/topic/out", "/topic/*"])
+@pytest.mark.parametrize("wish", [{"from-seq": "0"}, {"resume": "me", "ack": "client", "from-seq": "0"}])
+def test_readers_of_a_stream(stage: Stage, name: str, wish: dict[str, str], early: bool) -> None:
+    """One has not read all when the message comes; the other comes when it is there already."""
+    scene = stage({each: {"log_messages": 100} for each in ("/topic/out", "/topic/other")}, stored=True)
+    mover, client = Mover(scene), scene.connect()
+    for topic in ("/topic/out", "/topic/other", "/topic/out"):
+        client.publish(topic, b"old" + b" " * _AHEAD)
+    scene.commit()
+    late, new = scene.connect(), scene.connect()
+    late.stalled = True
+    late.subscribe(name, "0", **wish)
+    mover.move("/topic/out", "/topic/plain")
+    new.subscribe(name, "1", **wish)
+    client.publish("/topic/other", b"behind")
+    if early:
+        late.resume()
+        scene.settle()
+        assert {body[:3] for body in [*late.bodies(), *new.bodies()]} == {b"old"}
+    scene.commit()
+    late.resume()
+    scene.commit()
+    found = (
+        [body for body in late.bodies() if body[:3] != b"old"],
+        [body for body in new.bodies() if body[:3] != b"old"],
+    )
+    expected = [b"out"] if name == "/topic/out" else [b"behind", b"out", b"out"]
+    assert [sorted(each) for each in found] == [expected, expected]
+
+
+def test_the_last_subscriber_leaves_meanwhile(scene: Scene, mover: Mover) -> None:
+    consumer = scene.consumer("/topic/out")
+    mover.move("/topic/out")
+    consumer.drop()
+    scene.commit()
+    assert "/topic/out" not in scene.broker.destinations
+
+
+class TestPolicy:
+    @pytest.fixture
+    def scene(self, stage: Stage) -> Scene:
+        rule = {"visible": Visible.STORED}
+        return stage({"/queue/#": rule, "/topic/#": rule, "/topic/log": {"log_messages": 9} | rule}, stored=True)
+
+    @pytest.mark.parametrize(
+        ("destination", "wish"),
+        [("/queue/a", {}), ("/queue/a", {"ack": "client", "selector": "TRUE"}), ("/topic/a", {"durable": "true"})],
+    )
+    def test_a_durable_message_is_seen_when_it_is_stored(
+        self, scene: Scene, destination: str, wish: dict[str, str]
+    ) -> None:
+        consumer, client = scene.connect(), scene.connect()
+        consumer.send("SUBSCRIBE", {"destination": destination, "id": "0", "ack": "auto"} | wish)
+        scene.commit()
+        client.publish(destination, b"1", persistent="false")
+        assert consumer.bodies() == [b"1"]
+        client.publish(destination, b"2", **P)
+        client.publish(destination, b"3", persistent="false")
+        assert not consumer.messages()
+        scene.commit()
+        assert consumer.bodies() == [b"2", b"3"]
+        consumer.send("UNSUBSCRIBE", {"id": "0"} | wish)
+
+    def test_live_subscribers_wait_with_streams_and_durable_subscriptions(self, scene: Scene) -> None:
+        durable, live, client = scene.connect(), scene.connect(), scene.connect()
+        for id, name in enumerate(("/topic/a", "/topic/log", "/topic/b")):
+            live.subscribe(name, str(id))
+        durable.subscribe("/topic/a", durable="true")
+        scene.commit()
+        for name in ("/topic/a", "/topic/log", "/topic/b"):
+            client.publish(name, name.encode(), **P)
+        assert live.bodies() == [b"/topic/b"]
+        scene.commit()
+        assert sorted(live.bodies()) == [b"/topic/a", b"/topic/log"]
+        assert durable.bodies() == [b"/topic/a"]
+        durable.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+    def test_without_a_store_it_has_no_effect(self, stage: Stage) -> None:
+        scene = stage({"#": {"visible": Visible.STORED}})
+        consumer = scene.connect()
+        for id, name in enumerate(("/queue/a", "/topic/a")):
+            consumer.subscribe(name, str(id))
+            scene.connect().publish(name, name.encode(), **P)
+        assert consumer.bodies() == [b"/queue/a", b"/topic/a"]

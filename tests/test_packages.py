@@ -1,0 +1,87 @@
+"""The sdist and the wheel: exactly what is in them, how they describe themselves, and that each installs and starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from gateway import __version__
+from hatch_build import described
+from tests.clients.driver import ROOT
+
+NAME = f"stomp_gateway-{__version__}"
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(list(map(str, command)), cwd="/", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def files_of(*folders: str) -> set[str]:
+    """Files of the repository, and those of npm's packages that the pages need."""
+    tracked = run("git", "-C", ROOT, "ls-files", *folders).split()
+    vendored = [path for path in (ROOT / "static/vendor").rglob("*") if path.is_file()] if "static" in folders else []
+    return {*tracked, *(path.relative_to(ROOT).as_posix() for path in vendored)}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+class TestBuilt:
+    def test_the_sdist(self, built: Path) -> None:
+        with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+            names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
+        tops = ["gateway", "pyspark_stomp", "static", "docs", "README.md", "CHANGELOG.md", "LICENSE"]
+        added = {"PKG-INFO", "pyproject.toml", "hatch_build.py", ".gitignore"}
+        assert names == files_of(*tops) | added
+
+    def test_the_wheel(self, built: Path) -> None:
+        with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as archive:
+            names = {name for name in archive.namelist() if ".dist-info/" not in name}
+            about = message_from_bytes(archive.read(f"{NAME}.dist-info/METADATA"))
+        pages = {f"gateway/{path}" for path in files_of("static")}
+        assert names == files_of("gateway", "pyspark_stomp") | pages
+        assert {"3.11", "3.12", "3.13"} <= {each.rpartition(" ")[2] for each in about.get_all("Classifier", [])}
+        text = about.get_payload()
+        assert isinstance(text, str)
+        assert "\n# stomp-gateway\n" in f"\n{text}"
+        assert described(text, "") == text, "links that lead nowhere"
+
+    @pytest.mark.parametrize("file", [f"{NAME}.tar.gz", f"{NAME}-py3-none-any.whl"])
+    def test_it_installs_and_starts(self, built: Path, tmp_path: Path, file: str) -> None:
+        python = (tmp_path / "bin/python", "-I")
+        run(sys.executable, "-m", "venv", tmp_path)
+        run(*python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", built / file)
+        assert "Usage: gateway" in run("env", "--unset=PYTHONPATH", tmp_path / "bin/gateway", "--help")
+        found = Path(run(*python, "-c", "from gateway.admin import site; print(site.static_folder())").strip())
+        assert found.is_relative_to(tmp_path)
+        assert (found / "vendor/stomp.umd.min.js").is_file()
+
+
+def test_links_of_the_description() -> None:
+    text = '![A](docs/a.svg) [b](b.md#c) [c](https://c) [d](#d) [![e](e.png)](e.md)\n<img src="f.png"> end'
+    assert described(text, "").split() == ["b", "[c](https://c)", "d", "end"]
+    at = "https://forge.example/gateway"
+    assert described(text, at).split() == [
+        f"![A]({at}/raw/HEAD/docs/a.svg)",
+        f"[b]({at}/blob/HEAD/b.md#c)",
+        "[c](https://c)",
+        f"[d]({at}/blob/HEAD/README.md#d)",
+        f"[![e]({at}/raw/HEAD/e.png)]({at}/blob/HEAD/e.md)",
+        "<img",
+        f'src="{at}/raw/HEAD/f.png">',
+        "end",
+    ]
