@@ -59,7 +59,7 @@ def _faults(visit: Visit, place: str, client: Client) -> list[str]:
     found = visit.faults()
     page.set_viewport_size({"width": 360, "height": 740})
     try:  # charts follow the width one frame later
-        page.wait_for_function("document.documentElement.scrollWidth <= 360", timeout=5_000)
+        page.wait_for_function("() => document.documentElement.scrollWidth <= 360", timeout=5_000)
     except TooLate:
         width = page.evaluate("document.documentElement.scrollWidth")
         found.append(f"it is {width} px wide on a phone of 360")
@@ -124,11 +124,10 @@ def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, sche
     visit = visiting(behind_nginx, scheme=scheme)
     page = visit.page
     page.goto(f"{behind_nginx.url}/")
-    page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.get_by_role("status").first).to_contain_text("Connected to")
-    page.get_by_role("region", name="Subscribe").get_by_role("button").click()
+    expect(page.get_by_role("list", name="Prices").get_by_role("listitem").first).to_be_visible()
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("log").get_by_text("Hello, world")).to_be_visible()
+    expect(page.get_by_role("log").get_by_text("Hello, other tab")).to_be_visible()
     expect(page.get_by_role("log").get_by_role("time")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
     expect(page.get_by_text(re.compile(r"^Accepted at \d\d:\d\d:\d\d$"))).to_be_visible()
     assert visit.faults() == []

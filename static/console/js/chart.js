@@ -179,7 +179,7 @@ export class Chart {
           {
             ...axis,
             grid: { show: false },
-            space: 56,
+            space: 64,
             incrs: STEPS,
             size: 24,
             values: (chart, times, _, __, step) => times.map((at) => clock(at).slice(0, step < 60 ? 8 : 5)),

@@ -250,7 +250,8 @@ const column = (label, classes, content, tip) => ({
 
 const size = (message) => octets(message.size);
 const SIZE = column("Size", "number", size);
-const BODY = column("Body", "p3", (message) => html`<span class="clip mono">${preview(message)}</span>`);
+const start = (message) => html`<span class="clip mono">${preview(message)}</span>`;
+const BODY = column("Body", "p3", start);
 const AGE = column("Age", "p2 number", ageOf);
 // The moment when it came into this queue: a dead letter was sent before it died, and one that was moved before it came.
 const arrived = (message) => html`<span title=${date(message.sent)}>${clock(message.sent)}</span>`;
@@ -292,7 +293,7 @@ function header(name, message, open, beside) {
 /** Without a record the gateway does not know when a message came. */
 function columnsOf(row, messages) {
   const dated = messages.some((each) => each.sent !== null) ? [ARRIVED] : [];
-  if (row.dead_letters) return [REASON, AGE, FROM, ATTEMPTS, column("Size", "number p2", size), BODY];
+  if (row.dead_letters) return [REASON, AGE, FROM, ATTEMPTS, column("Size", "number p2", size), column("Body", "p4", start)];
   if (row.kind !== "queue") return [MESSAGE, ...dated, SIZE, BODY];
   const priority = column("Priority", "number p3", (message) => message.priority);
   const deliveries = column("Deliveries", "number p2", (message) => count(message.deliveries));
