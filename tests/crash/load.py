@@ -15,7 +15,7 @@ import trio
 
 from .books import Books, Letter, Unit
 from .client import Client
-from .plan import MOVED, PLACES, Queue, Topic
+from .plan import MOVED, SENT, Queue, Topic
 from .wire import Gone, frame
 
 Held = TypeVar("Held")
@@ -68,7 +68,7 @@ class Sender:
         """A queue or topic, or sometimes two; often a queue of which all is moved."""
         if self._random.random() < 0.2:
             return [self._random.choice(MOVED)]
-        return self._random.sample(PLACES, 2 if self._random.random() < 0.1 else 1)
+        return self._random.sample(SENT, 2 if self._random.random() < 0.1 else 1)
 
 
 class Worker:

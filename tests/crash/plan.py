@@ -84,6 +84,8 @@ QUEUES = (
 TOPICS = (Topic("/topic/all", True), Topic("/topic/short", True, most=40), Topic("/topic/memory", False))
 PLACES = (*QUEUES, *TOPICS)
 MOVED = tuple(queue for queue in QUEUES if queue.target)
+# Where producers send: what is moved must not wait behind other messages, or nobody would see it soon.
+SENT = tuple(place for place in PLACES if place.name not in {queue.target for queue in MOVED})
 
 # Ways a life ends, with their weights.
 _ENDS = {"moment": 6, "point": 10, "torn": 3, "start": 1, "stop": 1}
