@@ -108,7 +108,7 @@ def test_a_restart_of_the_server(name: str, tmp_path: Path) -> None:
         with client(gateway, name) as worker:
             for id, headers in spelled.items():
                 worker.subscribe(topic, id=id, ack="client", headers=headers)
-        send(gateway, topic, "in memory")
+        send(gateway, topic, "in memory", persistent="false")
         send(gateway, topic, "1", "2", persistent="true")
         gateway.kill()
         gateway.start()
