@@ -75,6 +75,7 @@ function hideError() {
 }
 
 async function connect() {
+  mayPublish = true; // the rules may allow another login what they forbid to this one
   const form = new FormData($("connect"));
   hideError();
   $("asks").textContent = "";

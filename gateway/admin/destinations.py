@@ -216,7 +216,7 @@ class DestinationsApi(Api):
         patterns = rows.patterns_of(registry, target)
         others = {
             "pattern_subscriptions": sum([each.count for each in patterns]),
-            "durable_subscriptions": len(rows.durable_subscriptions_of(target, patterns)),
+            "durable_subscriptions": rows.durable_count(target, patterns),
         }
         series = self._watch.series(target.tally) if has_series else None
         at = {"step": STEP, "at": round(self._watch.at, 3)}

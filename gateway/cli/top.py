@@ -252,7 +252,8 @@ def table(listing: BoardTable, rows: list[Answer], total: int, sort: str, width:
 
 
 def _cell(column: BoardColumn, row: Answer) -> str:
-    return ("≥ " if row.get(f"{column.key}_is_least") else "") + column.shown(row[column.key])
+    value = row.get("title", row["name"]) if column.key == "name" else row[column.key]
+    return ("≥ " if row.get(f"{column.key}_is_least") else "") + column.shown(value)
 
 
 class NoAnswer(Exception):

@@ -25,14 +25,14 @@ _TOKEN = re.compile(
 )
 _PLACE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)$")
 _HEADER = re.compile(r"(\[*)\s*([\w.-]+)\s*(\]*)")
-_SETTING = re.compile(r"([\w.\"'-]+)\s*=\s*(.*?)\s*,?\s*(//.*|#.*)?")
+_SETTING = re.compile(r"([\w.\"'-]+)\s*=\s*(.*?)\s*,?\s*((?<=\s)//.*|#.*)?")
 _NO_SETTING = re.compile(r"([\w-]+)\s*:?\s*([^=]*)")
 _SECOND = re.compile(r"(?:\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s,\"'\[]+)[\s,]+([\w-]+\s*=.*)")
 _TEXTS = re.compile(r"(\"[^\"]*\"|'[^']*')\s*[\"']")
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _GROUPED = re.compile(r"[0-9][0-9,_ ]*")
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-_SECRET = re.compile("token|passcode|password|secret", re.IGNORECASE)  # the value must not be in a log
+_SECRET = re.compile(r"token|passcode|password|secret|://[^/\s]*@", re.IGNORECASE)  # the value must not be in a log
 _QUOTES = frozenset("“”„«»‘’`´")
 _CLOSING = {"[": "]", "{": "}"}
 
@@ -54,9 +54,12 @@ def _faults(text: str, line: int) -> Iterator[tuple[int, str]]:
     if torn and torn[0] <= line:
         yield torn
     number = opened if 0 < opened < line else line
-    content = text.split("\n")[number - 1].strip()
+    lines = text.split("\n")[:number]
+    content = lines[-1].strip()
     if reason := _of_line(content):
-        yield number, "the value cannot be read; a text needs quotes" if _SECRET.search(content) else reason
+        # A value may have several lines: the one with its name is above.
+        named = next((each for each in reversed(lines) if "=" in each), "") + content
+        yield number, "the value cannot be read; a text needs quotes" if _SECRET.search(named) else reason
     if 0 < opened <= line:
         yield opened, f"the {bracket} is not closed; write a {_CLOSING[bracket]} where it ends"
 
@@ -109,7 +112,7 @@ def _of_value(key: str, value: str, comment: str) -> str:
     if value[0] in "\"'{" or _NUMBER.fullmatch(value):
         return ""
     if _GROUPED.fullmatch(value):
-        return f"{value} is no number of TOML; write {key} = {int(re.sub('[,_ ]', '', value))}"
+        return f"{value[:80]} is no number of TOML; write {key} = {re.sub('[,_ ]', '', value).lstrip('0')[:80] or 0}"
     switch = _SWITCHES.get(value.lower(), value.lower())
     right = switch if switch in ("true", "false") else json.dumps(value, ensure_ascii=False)
     return f"{value[:80]} is no value of TOML; write {key} = {right}"

@@ -98,7 +98,7 @@ def read() -> SettingsFile:
     text = _KEY.sub(_NEW, written)  # no line moves
     try:
         return SettingsFile(path, text, tomllib.loads(text), written)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or a number of over 4,300 digits
         raise SettingsError(_set_twice(path, text) or toml_faults.explain(path, text, str(error))) from None
 
 
@@ -114,7 +114,7 @@ def _set_twice(path: Path, text: str) -> str:
             if key in seen:
                 return f"{path} line {line}: {'.'.join(key)} is set twice, first in line {seen[key]}"
             seen[key] = line
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         pass  # the error is another one
     return ""
 

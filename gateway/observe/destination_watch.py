@@ -102,7 +102,9 @@ class DestinationWatch:
         """Look at all destinations, or at the next ones of very many."""
         scheduler = self._broker.scheduler
         started, self.at = scheduler.clock(), scheduler.epoch()
-        for tally, series in list(self._series.items()):
+        for place, (tally, series) in enumerate(list(self._series.items())):
+            if place % SLICE == SLICE - 1:
+                await trio.lowlevel.checkpoint()
             tally.look(started)
             series.add(tally.rates)
             if series.is_idle:

@@ -72,7 +72,7 @@ class History:
                 self._append(each)
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             self.minutes.clear()
             log.warning("the history begins anew", file=str(self.path), reason=str(error))
         self._write(list(self.minutes), anew=True)

@@ -163,7 +163,7 @@ def read(path: Path) -> RelayConfig:
     text = _text_in(path)
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise PlanError(toml_faults.explain(path, text, str(error))) from None
     tables = values.pop("relay", [])
     try:

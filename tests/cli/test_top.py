@@ -199,6 +199,13 @@ def test_the_table_on_a_small_screen() -> None:
     assert max(map(len, text.splitlines())) == 80
 
 
+def test_a_durable_subscription_has_the_name_that_people_gave_it() -> None:
+    row = {**ROW, "name": "/dsub/ledger//led/%2Ftopic", "title": "ledger: /topic/prices.#"}
+    assert (
+        shown(top.table(top.DESTINATIONS, [row], 1, "name", 80)).splitlines()[1].startswith("ledger: /topic/prices.#")
+    )
+
+
 def test_a_wide_screen_shows_more() -> None:
     text = shown(top.table(top.DESTINATIONS, [ROW, {**ROW, "series": None}], 9, "name", 150), 150)
     head, row, _, _ = text.splitlines()

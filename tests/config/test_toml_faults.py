@@ -9,6 +9,7 @@ from .test_errors import refused, write
 TORN = "the string is not closed; write {} at its end"
 QUOTES = "these quotes are not those of TOML; write them as \" or '"
 BACKSLASH = "a backslash in double quotes begins an escape; write the text in single quotes"
+TEXT = 'https://a.org is no value of TOML; write allowed_origins = "https://a.org"'
 COMMENT = "a comment begins with #"
 LINE = "a line is NAME = VALUE, a [[header]], or a comment behind #"
 FAULTS = [
@@ -25,6 +26,9 @@ FAULTS = [
     ("lenient = True", 1, "True is no value of TOML; write lenient = true"),
     ("lenient = no", 1, "no is no value of TOML; write lenient = false"),
     ("max_headers = 1,000", 1, "1,000 is no number of TOML; write max_headers = 1000"),
+    ("max_headers = " + "9" * 5_000 + ",0", 1, f"{'9' * 80} is no number of TOML; write max_headers = {'9' * 80}"),
+    ("admin_token = [\nsesame\n]", 2, "the value cannot be read; a text needs quotes"),
+    ("allowed_origins = https://a.org", 1, TEXT),
     ("max_headers = 020", 1, "020 is no number of TOML; write max_headers = 20"),
     ("max_headers =", 1, "max_headers has no value; write one behind the ="),
     ("tcp: ':1'", 1, "a setting needs =; write tcp = ':1'"),
@@ -38,7 +42,10 @@ FAULTS = [
     ('users_file = "C:\\users"', 1, BACKSLASH),
     *(
         (line, 1, "the value cannot be read; a text needs quotes")
-        for line in ("admin_token = sesame", "admin_token: sesame", "a = 1, metrics_token = sesame")
+        for line in (
+            *("admin_token = sesame", "admin_token: sesame", "a = 1, metrics_token = sesame"),
+            "trace_endpoint = http://u:sesame@127.0.0.1:4318/v1/traces",
+        )
     ),
     ("// a", 1, COMMENT),
     ("a = 20 // twenty", 1, COMMENT),

@@ -77,6 +77,8 @@ class TestFile:
             '{head}\n["x"]\n',
             "{head}\n[null]\n",
             "{head}\n[NaN]\n",
+            "{head}\n[" + "9" * 400 + ", 1.5" * 60 + "]\n",
+            "{head}\n" + "[" * 200_000 + "\n",
             "x" * (5 << 20),
         ],
     )

@@ -264,8 +264,16 @@ def patterns_of(registry: Registry, target: Target) -> list[Topic]:
 
 def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> list[Queue]:
     """The queues of the durable subscriptions that a topic fills, by itself or by these patterns."""
-    topics = [*([target] if isinstance(target, Topic) else []), *patterns]
-    return [durable.queue for topic in topics for durable in topic.durable_subscriptions.values()]
+    return [durable.queue for topic in _topics_of(target, patterns) for durable in topic.durable_subscriptions.values()]
+
+
+def durable_count(target: Target, patterns: list[Topic]) -> int:
+    """The number of these subscriptions, whatever it is, at the cost of the number of patterns."""
+    return sum([len(topic.durable_subscriptions) for topic in _topics_of(target, patterns)])
+
+
+def _topics_of(target: Target, patterns: list[Topic]) -> list[Topic]:
+    return [*([target] if isinstance(target, Topic) else []), *patterns]
 
 
 # ages

@@ -16,7 +16,7 @@ from .arguments_check import ArgumentsNotice
 from .counters import Counters, Tallies
 from .events import EventLog, NullEventLog
 from .memory import Memory
-from .outbox import Outbox, Source
+from .outbox import Fillable, Outbox
 from .ports import Application, Destinations, Peer
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
@@ -57,7 +57,7 @@ class Context:
     commit: list[Callable[[], None]] | None = None
     unseen_until: int = 0  # what is unseen anywhere may be seen when that batch of the store is written
     dirty: deque[Outbox] = field(default_factory=deque)  # outboxes with frames to flush
-    full: set[Source] = field(default_factory=set)  # queues that the reader at work filled; it empties the set
+    full: set[Fillable] = field(default_factory=set)  # what the reader at work filled; it empties the set
 
     def __post_init__(self) -> None:
         self.ages = MessageAges(self.scheduler.clock)
@@ -108,7 +108,7 @@ class Context:
         else:
             self.storage.when_written(self.unseen_until, action)
 
-    def take_full(self) -> set[Source]:
+    def take_full(self) -> set[Fillable]:
         """The queues that came to their limit in this turn."""
         full = self.full
         if full:

@@ -61,6 +61,7 @@ class Counters:
     dead_lettered: int = 0  # messages that went to a dead-letter queue
     moved: int = 0  # messages that an operator moved to another destination, or back to where they had come from
     expired: int = 0  # messages that reached the end of their time before they were consumed
+    expired_for_good: int = 0  # those at a destination that became no dead letters
     drops: dict[Drop, int] = field(default_factory=lambda: dict.fromkeys(get_args(Drop), 0))  # messages thrown away
     conflated: int = 0  # messages that a newer one of their key replaced
     duplicates: int = 0  # messages with a dedup-id that was known
@@ -86,17 +87,18 @@ class Counters:
         self.failed_logins[method if method in self.failed_logins else "other"] += 1
 
     def losses(self) -> dict[str, int]:
-        """Messages that were lost, by the way; an expired one may have become a dead letter, too."""
+        """Messages that were lost, each in one way: one that expired and became a dead letter is a dead letter."""
         return {
             "dropped": sum([self.drops[why] for why in LOSSES]),
             "dead_lettered": self.dead_lettered,
-            "expired": self.expired,
+            "expired": self.expired_for_good,
             "conflated": self.conflated,
         }
 
     def totals(self) -> dict[str, int]:
         """Everything by its name, without causes."""
-        values = {_TOTALS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        shown = [each.name for each in fields(self) if each.name != "expired_for_good"]  # it is told as a loss
+        values = {_TOTALS.get(name, name): getattr(self, name) for name in shown}
         return {name: sum(value.values()) if isinstance(value, dict) else value for name, value in values.items()}
 
 

@@ -26,11 +26,15 @@ from ..model.message import Message
 from .ports import Carrier, Peer
 
 
-class Source(Protocol):
-    """The queue that a message in the outbox came from."""
+class Fillable(Protocol):
+    """A queue, or a topic: publishers are held back while it is full."""
 
     name: str
     full: bool
+
+
+class Source(Fillable, Protocol):
+    """The queue that a message in the outbox came from."""
 
     def leave(self, message: Message) -> None:
         """Forget a stored message: it is settled for good."""

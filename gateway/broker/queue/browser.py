@@ -142,7 +142,7 @@ class Browser:
         self._new.append(message)
         self._behind += message.size
         # The memory account does not know that a browser has these when a consumer has settled them.
-        if self._behind > outbox.limit:
+        if self._behind > outbox.limit and not self._hides(self._new[0]):
             why = f"more than {outbox.limit} bytes (max_outbound) wait for a browser"
             self._context.slow_consumers.end(self._subscription.peer, SlowConsumer(why, BROWSER))
         elif len(self._new) == 1:

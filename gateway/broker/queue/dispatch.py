@@ -149,13 +149,14 @@ class Dispatcher:
         """True if a message is unseen, or came behind one."""
         return self.unseen is not None and self.unseen.hides(message.number)
 
-    def show(self) -> None:
+    def show(self) -> list[Message]:
         """Give unseen messages to consumers, or their places, that may be seen now."""
         unseen = self.unseen
         assert unseen is not None  # it has called
         if not unseen.first:
             self.unseen = None
-        for message in unseen.seen():
+        shown = list(unseen.seen())
+        for message in shown:
             # It has expired meanwhile, or went at a limit, or for a newer one of its key.
             if not message.waits:
                 continue
@@ -166,6 +167,7 @@ class Dispatcher:
             else:
                 self._waiting.enter(message)
         self.dispatch_all()
+        return shown
 
     # a consumer has room
 

@@ -221,8 +221,12 @@ class Queue:
         return self._dispatcher.hides(message)
 
     def _show(self) -> None:
-        self._dispatcher.show()
+        shown = self._dispatcher.show()
         self._checks_new = self._is_arriving or self._dispatcher.unseen is not None
+        # Only now: what consumers took never meets the limits.  The newest first, for it may have to go.
+        for message in reversed(shown if self.limits.any else []):
+            if message.waits:
+                self._limit(message)
         self.browsers.go_on()
 
     # what dispatch asks (`Outlet`)
@@ -329,7 +333,7 @@ class Queue:
         """Keep the limits of the queue, now that a message came that waits."""
         action = self.limits.verdict(self.waiting, self.nbytes)
         # The usual case, before five comparisons with members of an Enum.
-        if action is None:
+        if action is None or (action is not Overflow.BLOCK and self.hides(message)):
             return
         match action:
             case Overflow.BLOCK:
@@ -359,6 +363,7 @@ class Queue:
             self._dead_letter(message, "expired")
         else:
             self.tally.expired += 1
+            self.context.counters.expired_for_good += 1
             self.let_go(message)
 
     def _expire_waiting(self, message: Message) -> None:

@@ -257,6 +257,7 @@ class Router:
         # A queue deals with it by its policy, perhaps as a dead letter.  At a topic it ends, and gets no number.
         if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
+            self._context.counters.expired_for_good += 1
             if target is not None:
                 target.tally.expired += 1
             self._context.records.ended("expired", name, message)

@@ -109,6 +109,9 @@ class Replay:
         is_new = offset is None and (start is None or start.origin is Origin.NEXT)
         # Also for a new name: its position is where the offset begins.
         reader = StreamReader(self._context, self._streams, self.offsets, topic, subscription)
+        # What the topic holds back comes live, and counts as not acknowledged until it is.
+        if is_new and topic.first_unseen:
+            reader.position = topic.first_unseen - 1
         # A position under a name goes before `from-seq`, which is for the first time.
         if offset is not None:
             reader.begin_behind(offset.position)

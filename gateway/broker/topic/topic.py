@@ -15,7 +15,7 @@ from gateway.codec import encoder
 from gateway.codec.encoder import FORMS
 
 from ..core.context import Context
-from ..core.outbox import Feeder
+from ..core.outbox import Feeder, Outbox
 from ..core.unseen import Unseen
 from ..model.message import PLAIN_RANK, Message, Wire
 from ..model.policy import Policy, SlowConsumerAction, Visible
@@ -65,7 +65,8 @@ class Topic:
     """
 
     __slots__ = (
-        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_shows_stored", "_unseen"),
+        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_shows_stored", "_slow", "_unseen"),
+        *("_held_bytes", "full"),
         *("durable_subscriptions", "last", "name", "policy", "stream", "tally"),
     )
 
@@ -75,6 +76,9 @@ class Topic:
         self.stream = stream
         self.tally = context.tallies.begin(name)
         self.last = 0
+        self.full = False  # publishers are held back until what is held back is shown
+        self._held_bytes = 0
+        self._slow: set[Outbox] = set()  # filled beyond their marks by `_show`: the next publisher waits for them
         self._context = context
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
         self._choosy: dict[Subscription, None] = {}
@@ -210,6 +214,15 @@ class Topic:
         if unseen.hides(message.number):
             context.memory.keep(message.size)
             unseen.held.append((message.number, new))
+            # All of it goes out at once: no more than subscribers that read may get in one turn.
+            self._held_bytes += message.size
+            if self._held_bytes > context.quotas.max_outbound // 4:
+                self.full = True
+                context.full.add(self)
+            for outbox in self._slow:
+                if outbox.size > outbox.high and not outbox.closed:
+                    outbox.on_high(outbox)
+            self._slow.clear()
         else:
             self.accept(*new[:3], True)
 
@@ -217,11 +230,20 @@ class Topic:
         """Give subscribers what may be seen now."""
         unseen = self._unseen
         assert unseen is not None  # it calls
+        slow_consumers = self._context.slow_consumers
+        strained = slow_consumers.strained.copy()
         for shown in unseen.seen():
+            self._held_bytes -= shown.message.size
             self._context.memory.release(shown.message.size)
             self.accept(*shown[:3], True)
             if shown.for_late:
                 self.tell_late(shown.message, shown.sender, None)
+        # The publisher whose frames are handled next did not cause these deliveries.
+        self._slow |= slow_consumers.strained - strained
+        slow_consumers.strained.intersection_update(strained)
+        if self.full and self._held_bytes <= self._context.quotas.max_outbound // 4:
+            self.full = False
+            self._context.on_room()
         if not unseen.first and not self._shows_stored:
             self._unseen = None
         self._context.destinations.forget_if_idle(self)
@@ -310,6 +332,7 @@ class Topic:
         # First: a reader that is under way must not give anything to a subscription that has gone.
         if subscription.reader is not None:
             subscription.reader.end()
+        self._slow.discard(subscription.outbox)
         self._late.pop(subscription, None)
         self._queued.pop(subscription, None)
         queue = self._queues.pop(subscription, None)

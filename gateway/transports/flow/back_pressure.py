@@ -30,7 +30,7 @@ import trio
 from gateway.broker import Broker, Session
 from gateway.broker.core.counters import Counters
 from gateway.broker.core.histogram import Histogram
-from gateway.broker.core.outbox import Outbox, Source
+from gateway.broker.core.outbox import Fillable, Outbox
 from gateway.log_limiter import LogLimiter
 
 from .connected import Connected, log_fields
@@ -131,7 +131,7 @@ class Turn:
         return self._incomplete.is_large
 
 
-def _full(queues: Iterable[Source]) -> str | None:
+def _full(queues: Iterable[Fillable]) -> str | None:
     return next((queue.name for queue in queues if queue.full), None)
 
 
@@ -224,7 +224,7 @@ class BackPressure:
             too_slow = outbox.gone - before[outbox] < outbox.limit // _LEAST_SHARE
             outbox.excused = too_slow and outbox.size > outbox.relief and not outbox.closed
 
-    async def _wait_for_room(self, queues: set[Source], publisher: Blockable) -> None:
+    async def _wait_for_room(self, queues: set[Fillable], publisher: Blockable) -> None:
         """Block a publisher until the queues that it filled have room, by their policies."""
         session = publisher.session
         assert session is not None  # only a session publishes

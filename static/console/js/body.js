@@ -5,6 +5,8 @@ import { html, nothing, ref, render } from "./html.js";
 import { switcher } from "./parts.js";
 
 const MOST_HEX = 8 * 1024; // bytes; each line of 16 is 75 characters
+const DEEPEST = 200; // JSON values within each other
+
 /** @param message body, body_encoding ("utf-8", or "base64" where it is no text) */
 export function bodyOf(message) {
   const views = viewsOf(message);
@@ -34,14 +36,19 @@ function viewsOf({ body: text, body_encoding: encoding }) {
   return { ...(indented === null ? {} : { JSON: indented }), Text: text, Hex: hex(bytes) };
 }
 
-/** JSON with indents, or null.  Its numbers stay as they are written: a parser would round long ones. */
+/** JSON with indents; null: it is none, or too deep.  Its numbers stay as they are written: a parser would round long ones. */
 function json(text) {
   if (!/^\s*[[{]/.test(text)) return null;
   try {
     JSON.parse(text);
+    return indented(text);
   } catch {
     return null;
   }
+}
+
+/** Raises RangeError where values stand deeper than `DEEPEST`: the indents alone would take all memory. */
+function indented(text) {
   let depth = 0;
   const line = () => `\n${"  ".repeat(depth)}`;
   const tokens = text.match(/"(?:[^"\\]|\\.)*"|[^\s"[\]{},:]+|[[\]{},:]/g);
@@ -51,6 +58,7 @@ function json(text) {
       if ("[{".includes(token)) {
         if ("]}".includes(next)) return token;
         depth += 1;
+        if (depth > DEEPEST) throw new RangeError();
         return token + line();
       }
       if ("]}".includes(token)) {

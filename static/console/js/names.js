@@ -3,7 +3,7 @@
 import { html, nothing } from "./html.js";
 import { link } from "./router.js";
 
-const TOPICS = ["/topic/", "/exchange/", "/user/topic/", "/user/exchange/", "/temp-topic/", "/session/events"];
+const TOPICS = ["/topic/", "/exchange/", "/user/", "/temp-topic/", "/session/events"];
 
 /** True if a subscriber takes messages away from others: of a queue, under any of its names. */
 export const isQueue = (name) => name !== "" && !TOPICS.some((start) => name.startsWith(start));
@@ -26,9 +26,18 @@ export function destinationLink({ name, title, durable_subscription: durable }) 
 /** The queue of a durable subscription by its login or name and its topic, as far as the gateway's name for it tells. */
 export function called(name) {
   if (!name.startsWith("/dsub/")) return name;
-  const [login, , id = login, topic] = name.slice("/dsub/".length).split("/").map(decodeURIComponent);
+  const [login, , id = login, topic] = name.slice("/dsub/".length).split("/").map(plain);
   if (!topic) return `durable subscription ${id}`;
   return `${login === "anonymous" ? id : login}: ${topic}`;
+}
+
+/** A part of such a name; one that was cut within a letter stays as it is. */
+function plain(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** "shared subscription stock", "durable subscription led of ledger" */

@@ -4,6 +4,7 @@ import { get, post, remove } from "./api.js";
 import { ask } from "./ask.js";
 import { count, many } from "./format.js";
 import { html, nothing } from "./html.js";
+import { fetched } from "./message.js";
 import { called } from "./names.js";
 import { attempt, notice } from "./say.js";
 
@@ -177,7 +178,9 @@ export async function removeScheduled(id, destination) {
 }
 
 export async function removeAllScheduled(destination) {
-  const { total } = await get("scheduled", { destination, limit: 1 });
+  const found = await fetched("scheduled", { destination, limit: 1 });
+  if (!found) return null;
+  const { total } = found;
   const fields = await ask({
     title: `Delete ${many(total, "scheduled message")}`,
     text: html`<p>

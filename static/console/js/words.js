@@ -13,7 +13,7 @@ export const MEANS = {
   published: "Messages per second that came in, in the mean of the last five seconds.",
   delivered: "Messages per second that went to consumers, in the mean of the last five seconds.",
   acknowledged: "Messages per second that consumers acknowledged, in the mean of the last five seconds.",
-  lost: "Messages that were dropped, expired, replaced by a newer one of their key, or became dead letters.",
+  lost: "Messages that were dropped, expired, or became dead letters.",
   dropped: "Messages that a limit or a NACK threw away for good.",
   dead_lettered: "Messages that went to a dead-letter queue, after a NACK or too many attempts.",
   expired: "Messages whose time to live was over before a consumer took them.",

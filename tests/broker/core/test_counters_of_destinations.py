@@ -96,7 +96,7 @@ def test_a_loss_counts_once(
     expected = {lost: 1} if isinstance(lost, str) else lost
     assert {way: value for way, value in counts(scene).items() if way not in Counts._fields[:3]} == expected
     assert (tally.drops, tally.lost) == (drops, 1)
-    assert counters.losses() == dict.fromkeys(Counts._fields[3:], 0) | expected | {"expired": counters.expired}
+    assert counters.losses() == dict.fromkeys(Counts._fields[3:], 0) | expected
 
 
 def stalled(scene: Scene) -> Client:

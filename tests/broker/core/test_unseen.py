@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.model.policy import Visible
+from gateway.broker.model.policy import Visible, WhenFull
 
 from ..client import Scene
 from ..conftest import Stage
@@ -315,3 +315,93 @@ class TestPolicy:
             consumer.subscribe(name, str(id))
             scene.connect().publish(name, name.encode(), **P)
         assert consumer.bodies() == [b"/queue/a", b"/topic/a"]
+
+
+class TestWhatIsHeldBack:
+    """It is dealt with as if it came when it is shown."""
+
+    @pytest.mark.parametrize("over", ["drop-oldest", "drop-newest", "dead-letter"])
+    @pytest.mark.parametrize("count", [1, 10], ids=["one and others behind it", "all of it"])
+    def test_what_an_idle_consumer_takes_meets_no_limit(self, stage: Stage, over: str, count: int) -> None:
+        scene = stage({"/queue/few": {"max_messages": 5, "when_full": WhenFull(over)}}, stored=True)
+        consumer, publisher = scene.consumer("/queue/few"), scene.connect()
+        publisher.begin()
+        for number in range(count):
+            publisher.publish("/queue/few", b"%d" % number, transaction="t", **P)
+        publisher.commit()
+        for number in range(count, 11):
+            publisher.publish("/queue/few", b"%d" % number)
+        scene.commit()
+        assert consumer.bodies() == [b"%d" % number for number in range(11)]
+
+    @pytest.mark.parametrize("over", ["drop-oldest", "drop-newest"])
+    def test_what_waits_then_meets_it(self, stage: Stage, over: str) -> None:
+        scene = stage({"/queue/few": {"max_messages": 2, "when_full": WhenFull(over)}}, stored=True)
+        publisher = scene.connect()
+        publisher.begin()
+        for number in range(4):
+            publisher.publish("/queue/few", b"%d" % number, transaction="t", **P)
+        publisher.commit()
+        scene.commit()
+        assert scene.consumer("/queue/few").bodies() == ([b"2", b"3"] if over == "drop-oldest" else [b"0", b"1"])
+
+    def test_a_topic_holds_publishers_back_and_ends_no_subscriber_that_reads(self, stage: Stage) -> None:
+        scene = stage(stored=True, max_outbound=64 * 1024)
+        fast, publisher = scene.consumer("/topic/out"), scene.connect()
+        publisher.begin()
+        publisher.publish("/topic/out", b"x", transaction="t")
+        publisher.publish("/queue/log", b"x", transaction="t", **P)
+        publisher.commit()
+        full = []
+        while not full:
+            publisher.publish("/topic/out", b"y" * 10_000)
+            full = [each.name for each in scene.broker.context.take_full()]
+        rooms = scene.rooms
+        assert full == ["/topic/out"]
+        scene.commit()
+        assert scene.rooms == rooms + 1
+        assert fast.bodies()[0] == b"x"
+        assert not fast.closed
+
+    def test_the_next_publisher_waits_for_a_slow_subscriber(self, stage: Stage) -> None:
+        scene = stage(stored=True, max_outbound=64 * 1024)
+        slow, publisher = scene.consumer("/topic/out"), scene.connect()
+        slow.stalled = True
+        strained = scene.broker.context.slow_consumers
+        waits = []
+        while not slow.closed and not any(waits):
+            publisher.begin()
+            publisher.publish("/topic/out", b"y" * 5_000, transaction="t")
+            publisher.publish("/queue/log", b"e", transaction="t", **P)
+            publisher.commit()
+            waits.append(strained.take_strained())
+            scene.commit()
+            assert not strained.take_strained()  # no publisher caused what was shown then
+        assert not slow.closed
+
+    def test_a_position_under_a_new_name_is_before_it(self, stage: Stage) -> None:
+        scene = stage({"/topic/kept": {"log_messages": 100}}, stored=True)
+        publisher = scene.connect()
+        scene.consumer("/topic/kept")
+        publisher.begin()
+        publisher.publish("/topic/kept", b"m", transaction="t", **P)
+        publisher.commit()
+        for _ in range(2):  # it is not acknowledged, and comes again
+            reader = scene.connect()
+            reader.subscribe("/topic/kept", ack="client", resume="me")
+            scene.commit()
+            assert reader.bodies() == [b"m"]
+            reader.drop()
+
+    def test_a_browser_is_not_slow_for_it(self, stage: Stage) -> None:
+        scene = stage(stored=True, max_outbound=64 * 1024)
+        publisher, browser = scene.connect(), scene.connect()
+        browser.subscribe("/queue/out", browser="true", **{"browser-end": "false"})
+        publisher.begin()
+        publisher.publish("/queue/out", b"x", transaction="t", **P)
+        publisher.commit()
+        for _ in range(10):
+            publisher.publish("/queue/out", b"y" * 10_000)
+        scene.commit()
+        assert not browser.closed
+        assert browser.bodies()[0] == b"x"

@@ -14,6 +14,9 @@ import { MEANS } from "../words.js";
 const rate = (value) => (value === null || value === undefined ? short(value) : `${short(value)}/s`);
 const percent = (value) => (value === null || value === undefined ? short(value) : `${short(value * 100)} %`);
 
+// Not the conflated ones: that a newer message takes the place of an older one is what its key is for.
+const LOSSES = ["dropped", "expired", "dead_lettered"];
+
 const POWERS = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
 const CHARTS = [
@@ -236,8 +239,8 @@ function numbers(answer, samples) {
   const last = samples.at(-1) ?? {};
   const turn = latency.turn_ms;
   const full = memory.mark ? memory.process / memory.mark : 0;
-  const lost = ["dropped", "expired", "dead_lettered", "conflated"].reduce((sum, key) => sum + (last[key] ?? 0), 0);
-  const all = Object.values(losses ?? {}).reduce((sum, each) => sum + each, 0);
+  const lost = LOSSES.reduce((sum, key) => sum + (last[key] ?? 0), 0);
+  const all = LOSSES.reduce((sum, key) => sum + (losses?.[key] ?? 0), 0);
   const places = (query) => link("destinations", query);
   const limit = messages.octets / memory.messages_limit;
   return html`<dl class="tiles">

@@ -5,11 +5,11 @@
 // queues; who wants to consume says so, confirms the number, and stops by leaving the page or losing the connection.
 
 import { findAddress, readable, Talk } from "../../../talk.js";
-import { get } from "../api.js";
 import { ask } from "../ask.js";
 import { clock, count, many } from "../format.js";
 import { html, live, nothing, render, repeat } from "../html.js";
 import { line } from "../line.js";
+import { fetched } from "../message.js";
 import { isQueue, listed } from "../names.js";
 import { empty, headers } from "../parts.js";
 import { link } from "../router.js";
@@ -155,7 +155,9 @@ const subscribe = onSubmit(async ({ destination: typed, selector: words }) => {
 
 async function mayConsume(destination, { selector }) {
   const name = listed(destination);
-  const { destinations } = await get("destinations", { q: name, kind: "queue", limit: 1000 });
+  const found = await fetched("destinations", { q: name, kind: "queue", sort: "name", limit: 1000 });
+  if (!found) return null; // a notice says why, or this is another page by now
+  const { destinations } = found;
   const row = destinations.find((each) => each.name === name);
   const waiting = row ? row.waiting + row.delayed : 0;
   return ask({
