@@ -4,7 +4,7 @@ The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sess
 """
 
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 import trio
@@ -13,7 +13,18 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_of
-from gateway.admin.listing import DEFAULT_LIMIT, MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
+from gateway.admin.listing import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    SORT,
+    ListKind,
+    ListPage,
+    ListQuery,
+    Row,
+    Test,
+    in_slices,
+    page_of,
+)
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
@@ -194,17 +205,21 @@ class DestinationsApi(Api):
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
         patterns = rows.patterns_of(registry, target)
-        by_pattern = [each for pattern in patterns for each in pattern.subscriptions]
-        durable = rows.durable_subscriptions_of(target, patterns)
-        first = islice(rows.subscriptions_of(target), MAX_LIMIT)
+        by_pattern = islice(chain.from_iterable(pattern.subscriptions for pattern in patterns), MAX_LIMIT)
+        durable = list(islice(rows.durable_subscriptions_of(target, patterns), MAX_LIMIT))
+        first = list(islice(rows.subscriptions_of(target), MAX_LIMIT))
+        of_subscription = each_row(rows.of_subscription)
+        lists = {
+            "subscription_list": await in_slices(first, of_subscription),
+            "pattern_subscription_list": await in_slices(list(by_pattern), of_subscription),
+            "durable_subscription_list": await in_slices(durable, each_row(self._row)),
+        }
         return JSONResponse(
             {
                 **self._row(target, has_series=True),
                 "policy": rows.policy_of(target),
                 "policy_of_clients": rows.policy_of_clients(target),
-                "subscription_list": each_row(rows.of_subscription)(first),
-                "pattern_subscription_list": each_row(rows.of_subscription)(by_pattern[:MAX_LIMIT]),
-                "durable_subscription_list": each_row(self._row)(durable[:MAX_LIMIT]),
+                **lists,
                 "groups": rows.groups_of(target),
                 "drops": rows.drops_of(target),
             }

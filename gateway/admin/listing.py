@@ -85,11 +85,17 @@ async def page_of(
     slices, total = await _sorted_slices(list(entries), tests, key, reverse=is_reverse)
     merged = _merged(slices, key is not None, reverse=is_reverse)
     wanted = await _window(merged, query.offset, query.limit)
-    found: list[Row] = []
-    for start in range(0, len(wanted), ROWS):
-        found += rows(wanted[start : start + ROWS])
-        await trio.lowlevel.checkpoint()
+    found = await in_slices(wanted, rows)
     return {"total": total, "limit": query.limit, "offset": query.offset, kind.name: found}
+
+
+async def in_slices(entries: list[T], rows: Callable[[list[T]], list[Row]]) -> list[Row]:
+    """The rows of entries; other tasks have their turns in between."""
+    found: list[Row] = []
+    for start in range(0, len(entries), ROWS):
+        found += rows(entries[start : start + ROWS])
+        await trio.lowlevel.checkpoint()
+    return found
 
 
 def _search(kind: ListKind[T], text: str) -> list[Test[T]]:

@@ -213,7 +213,9 @@ class Redriven(ApiModel):
 class Plan(ApiModel):
     """Where dead letters would go."""
 
-    targets: dict[str, int] = Field(description="destination -> how many go there, if it has room for all of them")
+    targets: dict[str, int] = Field(description="destination -> how many go there, if it has room; the first 100")
+    others: int = Field(description="how many go to further destinations")
+    complete: bool = Field(description="all dead letters were looked at; false: the first 10,000")
     refusals: int = Field(description="how many would stay")
     refused: list[NotMoved] = Field(description="the first 1,000 of these")
 
@@ -295,7 +297,8 @@ class MessagesApi(Api):
         plan_redrive = self._gateway.message_admin.plan_redrive
         plan: RedrivePlan = await _result(lambda then: plan_redrive(query.destination, then))
         refused = [{"id": identifier, "error": sentence} for identifier, sentence in plan.refused]
-        return JSONResponse({"targets": plan.targets, "refusals": plan.refusals, "refused": refused})
+        seen = {"targets": plan.targets, "others": plan.others, "complete": plan.is_complete}
+        return JSONResponse({**seen, "refusals": plan.refusals, "refused": refused})
 
     @Endpoint("POST", "/api/v1/queues/redrive", "destinations", Redriven, errors=(404, 409, 503), action="redrive")
     async def redrive(self, body: Redrive, audit: AuditEntry) -> Response:

@@ -408,10 +408,11 @@ class RedriveMessages:
 
 
 class RedrivePlan:
-    """Where the dead letters of a queue would go: a look at all of them, which moves none.
+    """Where the dead letters of a queue would go: a look at the first 10,000 of them, which moves none.
 
     Attributes:
-        targets: how many go to each destination, by canonical name.
+        targets: how many go to each destination, by canonical name, the first 100; `others`: how many go elsewhere.
+        is_complete: it has looked at all.
         refused: id and sentence of messages that would stay, the first ones; `refusals`: how many.
 
     Known weakness: room is looked for as if each were the only one.
@@ -422,7 +423,10 @@ class RedrivePlan:
     def __init__(self, queue: Queue, redrive: RedriveMessages, then: Callable[[RedrivePlan], None]) -> None:
         self.targets: dict[str, int] = {}
         self.refused: list[tuple[str, str]] = []
-        self.refusals = 0
+        self.refusals = self.others = 0
+        self.is_complete = True
+        self._looked = 0
+        self._limits = queue.context.work_limits
         self._queue = queue
         self._redrive = redrive
         self._then = then
@@ -433,15 +437,22 @@ class RedrivePlan:
         self._scan.cancel()
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
+        if self._looked >= self._limits.previewed_letters:
+            self.is_complete = False
+            return False
+        self._looked += 1
         try:
             self._redrive.check(self._queue, message)
         except NotAllowed as error:
             self.refusals += 1
-            if len(self.refused) < self._queue.context.work_limits.listed_refusals:
+            if len(self.refused) < self._limits.listed_refusals:
                 self.refused.append((message.id.decode(), error.detail))
         else:
             target = _source_of(message)
-            self.targets[target] = self.targets.get(target, 0) + 1
+            if target in self.targets or len(self.targets) < self._limits.listed_targets:
+                self.targets[target] = self.targets.get(target, 0) + 1
+            else:
+                self.others += 1
         return True
 
     def turn_over(self) -> None:

@@ -262,9 +262,10 @@ def patterns_of(registry: Registry, target: Target) -> list[Topic]:
     return list(registry.patterns.match(target.name)) if is_plain else []
 
 
-def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> list[Queue]:
+def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> Iterator[Queue]:
     """The queues of the durable subscriptions that a topic fills, by itself or by these patterns."""
-    return [durable.queue for topic in _topics_of(target, patterns) for durable in topic.durable_subscriptions.values()]
+    durable = chain.from_iterable(topic.durable_subscriptions.values() for topic in _topics_of(target, patterns))
+    return (each.queue for each in durable)
 
 
 def durable_count(target: Target, patterns: list[Topic]) -> int:

@@ -103,6 +103,9 @@ class WorkLimits:
     listed_bytes: int = 512 * _KIB
     # Refusals of an operation that are listed; further ones are counted only.
     listed_refusals: int = 1_000
+    # Dead letters that a preview of a redrive looks at, and destinations that it lists.
+    previewed_letters: int = 10_000
+    listed_targets: int = 100
 
 
 WORK_LIMITS = WorkLimits()

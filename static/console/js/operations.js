@@ -94,20 +94,23 @@ export function requeueSome(destination, ids, messages) {
   }
   const others = messages.filter((each) => !each.dead_letter).length;
   const why = "it is no dead letter of this server, so its source is not known; move it instead";
-  return requeue({ destination, ids }, { targets, refusals: others, refused: [{ error: why }] });
+  return requeue({ destination, ids }, { targets, others: 0, complete: true, refusals: others, refused: [{ error: why }] });
 }
 
 /** Where dead letters would go, and then there. */
-async function requeue(body, { targets, refusals, refused }) {
+async function requeue(body, { targets, others, complete, refusals, refused }) {
   const goes = Object.entries(targets);
-  const all = goes.reduce((sum, [, number]) => sum + number, 0);
-  if (!all) {
+  const all = goes.reduce((sum, [, number]) => sum + number, others);
+  if (!all && complete) {
     notice(refusals ? `Nothing can be requeued: ${refused[0].error}` : "No dead letter waits here", "bad");
     return false;
   }
   const fields = await ask({
-    title: `Requeue ${many(all, "dead letter")}`,
-    text: html`<p>They go back to where they came from, with a fresh count of failures:</p>
+    title: complete ? `Requeue ${many(all, "dead letter")}` : "Requeue all dead letters",
+    text: html`<p>
+        They go back to where they came from, with a fresh count of
+        failures${complete ? "" : html`; of the first ${count(all + refusals)}`}:
+      </p>
       <table class="preview">
         <tbody>
           ${goes.map(
@@ -117,6 +120,7 @@ async function requeue(body, { targets, refusals, refused }) {
                 <th scope="row" class="mono" title=${name}>→ ${called(name)}</th>
               </tr>`,
           )}
+          ${others ? html`<tr><td class="number">${count(others)}</td><th scope="row">to other destinations</th></tr>` : nothing}
         </tbody>
       </table>
       ${refusals ? html`<p class="message">${many(refusals, "message")} will stay here: ${refused[0].error}</p>` : nothing}`,

@@ -363,3 +363,19 @@ def test_where_dead_letters_would_go(operator: Operator) -> None:
     assert plans == [plan]
     assert (plan.targets, plan.refusals, len(plan.refused)) == ({"/queue/a": 2, "/queue/b": 2}, 2, 1)
     assert len(operator.ids("dlq.a")) == 6
+
+
+@small(previewed_letters=3, listed_targets=1)
+def test_a_preview_is_bounded(operator: Operator) -> None:
+    plans: list[RedrivePlan] = []
+    for name in ("a", "b"):
+        client = fill(operator.scene, 2, name)
+        client.subscribe(name, name, ack="client-individual")
+        for message in client.messages():
+            client.nack(message, requeue="false")
+        client.unsubscribe(name)
+    operator.move("dlq.b", "dlq.a")
+    operator.administration.plan_redrive("dlq.a", plans.append)
+    operator.scene.settle()
+    (plan,) = plans
+    assert (plan.targets, plan.others, plan.is_complete) == ({"/queue/a": 2}, 1, False)
