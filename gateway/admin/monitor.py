@@ -72,15 +72,14 @@ class Monitor:
 
 def history_file(settings: Settings) -> Path | None:
     """The file of the history, beside the store or in the journal of this gateway; None: there is neither."""
-    if settings.store != "memory":
-        path = Path(settings.store.removeprefix("sqlite:")).absolute()
-        return path.with_name(f"{path.name}.history")
+    if (store := settings.store_file) is not None:
+        return store.with_name(f"{store.name}.history")
     return None if settings.journal is None else settings.journal / settings.journal_id / "history"
 
 
 def folders_of(settings: Settings) -> dict[str, Path]:
     """The folders that the gateway writes to, by what for."""
     folders = {"journal": settings.journal} if settings.journal is not None else {}
-    if settings.store != "memory":
-        folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent
+    if (store := settings.store_file) is not None:
+        folders["store"] = store.parent
     return folders

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -243,6 +244,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
         yield self.cookie_keys is not None and "*" in self.allowed_origins, ["allowed_origins"], reason
         reason = "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in"
         yield self.admin_groups and self.anonymous, ["admin_groups"], reason
+
+    @property
+    def store_file(self) -> Path | None:
+        """The file of the store; None: messages are kept in memory."""
+        return None if self.store == "memory" else Path(self.store.removeprefix("sqlite:")).absolute()
 
     @property
     def old_names(self) -> tuple[str, ...]:

@@ -193,15 +193,14 @@ def check_files(settings: Settings, user: UnixUser, report: CheckReport) -> None
                 check.ok(f"{folder}, usable by {user.name}")
                 _check_room(name, folder, report)
     check = report.check("store")
-    kind, _, file = settings.store.partition(":")
-    if kind != "sqlite":
+    path = settings.store_file
+    if path is None:
         if "store" in settings.model_fields_set:
             check.ok(MEMORY_ONLY)
         else:
             remedy = keep_messages()
             check.warn(MEMORY_ONLY, remedy[:1].upper() + remedy[1:])
         return
-    path = Path(file).absolute()
     with check:
         check_access(user, path.parent, READ | WRITE | ENTER)
         for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):

@@ -269,9 +269,7 @@ class Transfer:
         slow_consumers = broker.context.slow_consumers
         strained = slow_consumers.strained.copy()
         broker.deposit(target, head, body, options, expires, unseen=unseen)
-        # The publisher whose frames are handled next did not cause these deliveries.
-        self._slow |= slow_consumers.strained - strained
-        slow_consumers.strained.intersection_update(strained)
+        self._slow |= slow_consumers.take_since(strained)
         # Subscribers that must acknowledge have private queues; full ones would cost them messages, or the connection.
         if names.is_topic(target):
             for topic in self._topics(target):

@@ -47,6 +47,15 @@ class SlowConsumers:
             self.strained = set()
         return strained
 
+    def take_since(self, before: set[Outbox]) -> set[Outbox]:
+        """Those that were filled beyond their high mark since a copy of `strained`; they are in it no more.
+
+        The publisher whose frames are handled next did not cause these deliveries.
+        """
+        since = self.strained - before
+        self.strained.intersection_update(before)
+        return since
+
     def end(self, peer: Peer, error: SlowConsumer) -> None:
         """End the session of a slow consumer; once, however often it is found out."""
         # `Peer.end` takes effect in a later turn, and the fan-out goes on until then.

@@ -238,9 +238,7 @@ class Topic:
             self.accept(*shown[:3], True)
             if shown.for_late:
                 self.tell_late(shown.message, shown.sender, None)
-        # The publisher whose frames are handled next did not cause these deliveries.
-        self._slow |= slow_consumers.strained - strained
-        slow_consumers.strained.intersection_update(strained)
+        self._slow |= slow_consumers.take_since(strained)
         if self.full and self._held_bytes <= self._context.quotas.max_outbound // 4:
             self.full = False
             self._context.on_room()
