@@ -1,4 +1,5 @@
-"""The page of features: what it promises, each with tests that are there, or with the reason why it names none.
+"""The pages of features: what docs/features.md promises, and tests/features.md shows by tests that are there, or gives
+a reason why there are none.
 
 Tests are looked up in the syntax trees of the test files.  That a test shows what the row says is for its readers.
 
@@ -26,6 +27,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "features.md"
+TEXT = PAGE.read_text() + (ROOT / "tests" / "features.md").read_text()
 WORDS = "".join((PAGE.parent / f"{name}.md").read_text() for name in ("headers", "semantics", "policies", "settings"))
 """The pages that explain what the rows name."""
 
@@ -129,28 +131,27 @@ def faults(text: str) -> Iterator[str]:
 
 
 def test_every_promise_names_tests_that_are_there_or_a_reason() -> None:
-    assert list(faults(PAGE.read_text())) == []
+    assert list(faults(TEXT)) == []
 
 
 def test_the_tables_are_whole() -> None:
     """Else a row, or half of one, could hide from this test."""
-    text = PAGE.read_text()
-    rows = list(rows_of(text))
-    ends = [line for line in text.splitlines() if line.startswith("|--")]
-    assert len(rows) + 2 * len(ends) == sum(line.startswith("|") for line in text.splitlines())
+    rows = list(rows_of(TEXT))
+    ends = [line for line in TEXT.splitlines() if line.startswith("|--")]
+    assert len(rows) + 2 * len(ends) == sum(line.startswith("|") for line in TEXT.splitlines())
     assert all(row.head in HEADS for row in rows)
     assert {tuple(row.head) for row in rows} == set(map(tuple, HEADS))
 
 
 def test_the_tests_stand_in_the_order_of_the_promises() -> None:
-    rows = list(rows_of(PAGE.read_text()))
+    rows = list(rows_of(TEXT))
     shown = [row.cells[0] for row in rows if row.head == ["Feature", "Tests"]]
     assert [row.promise for row in rows if row.promise] == shown
 
 
 def test_what_one_asks_for_is_explained() -> None:
     """Headers, keys and settings in the column of how to ask."""
-    words = {word for row in rows_of(PAGE.read_text()) if row.head == HEADS[0] for word in _WORD.findall(row.cells[1])}
+    words = {word for row in rows_of(TEXT) if row.head == HEADS[0] for word in _WORD.findall(row.cells[1])}
     assert {word for word in words if not re.search(rf"`{word}[`:]", WORDS)} == set()
     assert {"prefetch-count", "when_full", "memory_limit"} < words
 
