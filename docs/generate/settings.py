@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.config.kinds import quantity_of
+from gateway.config.kinds import Quantity, quantity_of
 from gateway.config.reference import GROUPS, TABLES, descriptions, toml
 from gateway.config.settings import Settings
 
@@ -31,12 +31,12 @@ A list is comma-separated in a variable, and an array in the file. A relative pa
 folder, in a variable to the working directory. An unknown name or a wrong value ends the start with one sentence that
 says where it stands.
 
-Bytes and durations may have a unit, also in policies; in the file such a value stands in quotes: `"64MiB"`, `"30s"`.
+Bytes and durations may have a unit, also in policies; in the file such a value stands in quotes: `"64MiB"`.
 
 * Bytes: `kB`, `MB`, `GB`, `TB` (1,000 each), `KiB`, `MiB`, `GiB`, `TiB` (1,024 each).
-* Durations: `ms`, `s`, `min` or `m`, `h`, `d`, `w`, or their words, like `250 ms`, `1.5h` or `7 days`.
+* Durations: `ms`, `s`, `min` or `m`, `h`, `d`, `w`, or their words, like `1.5h` or `7 days`.
 
-Behind each name is its default, and what else it may be.
+In brackets stand the default and the values that are allowed.
 
     gateway check-config          # the settings in force, and the source of each value
     gateway check-config --bind   # and whether the ports are free
@@ -63,7 +63,13 @@ def _default(field: FieldInfo) -> str:
     value, quantity = field.default, quantity_of(field)
     if value is None or value in ("", [], ()):
         return "none"
-    return f"`{toml(value)}`" + (f", {quantity.in_words(value)}" if quantity and value else "")
+    return f"`{_short(quantity, value) if quantity else toml(value)}`"
+
+
+def _short(quantity: Quantity | None, value: float) -> str:
+    """A number as the file could have it, in quotes."""
+    text = quantity.in_words(value) if quantity and value else f"{value:,}"
+    return re.sub(r" (?:bytes|(d)ays?|(?=\w))", r"\1", text)
 
 
 def _allowed(field: FieldInfo) -> str:
@@ -76,11 +82,10 @@ def _allowed(field: FieldInfo) -> str:
     if "pattern" in bounds:
         words = re.fullmatch(r"\^\(([\w|-]+)\)\$", bounds["pattern"])
         return f"`{words[1].replace('|', '`, `')}`" if words else field.description or f"`{bounds['pattern']}`"
-    quantity = quantity_of(field)
-    shown = quantity.in_words if quantity else "{:,}".format
-    if "gt" in bounds:
-        return f"over {shown(bounds['gt'])}, to {shown(bounds['le'])}"
-    return f"{shown(bounds['ge'])} to {shown(bounds['le'])}" if "ge" in bounds else ""
+    if "le" not in bounds:
+        return ""
+    least = f"over {bounds['gt']}" if "gt" in bounds else _short(quantity_of(field), bounds["ge"])
+    return f"{least}–{_short(quantity_of(field), bounds['le'])}"
 
 
 if __name__ == "__main__":

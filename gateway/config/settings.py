@@ -162,13 +162,12 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     blocked; above it a client that does not read within slow_consumer_timeout is closed."""
 
     slow_consumer_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 2.0
-    """Seconds for which a client that reads nothing may block its publishers. Then it is closed when its buffer is
-    full."""
+    """Seconds for which a client that reads nothing may block its publishers. Then a full buffer closes it."""
 
     memory_limit: Annotated[Size, Field(ge=MIB, le=1024 * 1024 * MIB)] = 1024 * MIB
-    """Bytes of all messages in memory. From 3/4 of it publishers are blocked; at the limit further messages are
-    refused, and the client that costs most memory is closed. No accepted message is dropped. `memory_mark` may lower it
-    at the start."""
+    """Bytes of all messages in memory. From 3/4 of it publishers are blocked; at the limit messages are refused,
+    and the client that costs most memory is closed. No accepted message is dropped. `memory_mark` may lower it at the
+    start."""
 
     max_destinations: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
     """Queues that hold messages or have subscribers."""
@@ -187,17 +186,16 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Seconds for which a `dedup-id` is remembered (0: not at all). Must be longer than any client retries."""
 
     max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Remembered `dedup-id`s, at about 200 bytes each. Above it the oldest are forgotten, of the destinations that have
-    most."""
+    """Remembered `dedup-id`s, at about 200 bytes each. Above it the oldest of the destinations with most are
+    forgotten."""
 
     client_queue_arguments: bool = True
-    """Whether clients may narrow the policy of a queue that they create, by headers like `x-max-length`. False: such a
-    frame gets an ERROR."""
+    """Whether clients may narrow the policy of a queue that they create, by headers like `x-max-length`. False: they
+    get an ERROR."""
 
     lenient: bool = False
-    """Whether 1.1 and 1.2 clients may name subscriptions and messages as RabbitMQ and ActiveMQ allow: SUBSCRIBE without
-    `id` (then the destination is the id); ACK and NACK by the message-id, in 1.1 with any `subscription`. False: an
-    ERROR, as the specification says."""
+    """Whether 1.1 and 1.2 clients may do what RabbitMQ and ActiveMQ allow: SUBSCRIBE without `id` (then the destination
+    is the id); ACK and NACK by the message-id, in 1.1 with any `subscription`. False: an ERROR, as specified."""
 
     handlers: Attribute = ""
     """Python [functions](handlers.md) that handle messages to `/app/`, as `module:attribute`; the working directory is
