@@ -7,6 +7,7 @@ Everything comes from the one table in `gateway/broker/headers`; a test compares
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -16,11 +17,11 @@ from gateway.broker.headers.table import TABLE
 HEAD = """\
 # Headers
 
-Written by `make docs` from `gateway/broker/headers`; change them there.
+Written by `make docs` from `gateway/broker/headers`.
 
 Clients of RabbitMQ, ActiveMQ, Artemis, Apollo and Spring use other names and units for the same options. The gateway
-reads them all. **If a frame has several names of one header, the first in these tables counts.** A value that a table
-does not allow is an ERROR that lists the allowed ones. Numbers have digits, without spaces, points or a plus.
+reads them all. **If a frame has several names of one header, the first here counts.** A value that is not allowed is an
+ERROR that lists the allowed ones, here in italics. Numbers are whole, without spaces, points or a plus.
 
 A header that is not on this page is the user's own: subscribers get that of a SEND unchanged, and other frames ignore
 it. **Letter case and hyphens count**: `X-Delay`, `Priority` or `x-ttl` on a SEND are the user's own headers. Only 1.0
@@ -33,7 +34,7 @@ A header that is refused gets an ERROR; one without effect is accepted, because 
 """
 
 _NEAR_MISSES = (
-    "Other headers of a SUBSCRIBE have no effect. A name that differs only in capitals, `-` or `_`, or that is "
+    "Other headers have no effect. A name that differs only in capitals, `-` or `_`, or that is "
     f"{' or '.join(f'`{word}`' for word in OTHER_WORDS)}, gets a line in the log with the right name."
 )
 _ARGUMENTS = (
@@ -65,11 +66,12 @@ def _rows(*commands: str) -> list[HeaderRow]:
 
 def _section(title: str, note: str, rows: list[HeaderRow]) -> str:
     parts = [f"## {title}", *([note] if note else [])]
-    if honoured := [row for row in rows if row.treatment is Treatment.HONOURED]:
-        lines = [(_names(row), _values(row), _meaning(row)) for row in honoured]
-        parts.append(_table(("Header", "Values", "Meaning"), lines))
-    if others := list(_others(rows)):
-        parts.append(_table(("Header", "Treatment", "Reason"), others))
+    honoured = [row for row in rows if row.treatment is Treatment.HONOURED]
+    parts.append("\n".join([" ".join(filter(None, (_names(row), _values(row), _meaning(row)))) for row in honoured]))
+    others: dict[str, list[str]] = {}
+    for names, treatment, meaning in _others(rows):
+        others.setdefault(treatment, []).append(f"* {names}: {meaning}")
+    parts += [f"{treatment.capitalize()}:\n\n" + "\n".join(lines) for treatment, lines in others.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -88,29 +90,34 @@ def _other(spelling: Spelling) -> str:
     return _name(spelling) + (f" unless {passing}" if passing else "")
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return "\n".join([_line(each) for each in (head, ["---"] * len(head), *rows)])
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def _name(spelling: Spelling) -> str:
     return f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "")
 
 
 def _names(row: HeaderRow) -> str:
-    return "<br>".join(_name(each) for each in row.spellings)
+    return f"* {', '.join(_name(each) for each in row.spellings)}:"
 
 
 def _values(row: HeaderRow) -> str:
     """The values of the canonical name, then those of aliases that differ."""
     texts: dict[str, list[str]] = {}
     for each in row.spellings:
-        texts.setdefault(each.values.allowed, []).append(f"`{each.name}`")
+        texts.setdefault(short(each.values.allowed), []).append(f"`{each.name}`")
     (first, _), *others = texts.items()
-    return "<br>".join([first, *(f"{', '.join(names)}: {text}" for text, names in others)])
+    shown = ". ".join([first, *(f"{', '.join(names)}: {text}" for text, names in others)])
+    return "" if shown == "anything" else f"*{shown}.*"
+
+
+def short(allowed: str) -> str:
+    """The values that a header allows, in fewer words than an ERROR has."""
+    text = re.sub(r"a whole number (?:of (.+?) )?from (-?\d+) to (\d+)", _range, allowed)
+    text = re.sub(r"^(\d+) to (\d+)", r"\1–\2", text)
+    return text.replace("true or false", "`true`/`false`")
+
+
+def _range(found: re.Match[str]) -> str:
+    between = f"{found[2]} to {found[3]}" if found[2].startswith("-") else f"{found[2]}–{found[3]}"
+    return f"{found[1]}, {between}" if found[1] else between
 
 
 def _meaning(row: HeaderRow) -> str:
