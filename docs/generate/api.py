@@ -9,9 +9,11 @@ a gateway.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.admin import site
 from gateway.admin.access import AccessControl
-from gateway.admin.endpoint import ApiModel, Endpoint
+from gateway.admin.endpoint import ApiModel, Endpoint, Error
 from gateway.admin.listing import ListPage
 from gateway.admin.openapi import ERRORS, TAGS, document, errors_of, parameters_of, path_parameters
 from gateway.auth.authenticator import Anonymous
@@ -45,32 +47,34 @@ The API is on the HTTP port (the setting `http`). Bodies and answers are JSON.
 * or, while neither `admin_token` nor `admin_groups` is set, any request from the gateway's own machine.
 
 [Security](security.md#the-admin-api-and-the-console) has the details. The log has each change, done or refused, as the
-event [`admin`](logs.md#gatewayaudit).
+event [`admin`](logs.md#gatewayaudit) with the action that stands here behind "Logged".
 
-## Errors
+## Answers
 
-An error is `{"error": "one sentence"}`. An unknown parameter or field is an error, too.
+Behind each arrow stands the answer, its status if that is not 200, and the errors. Any endpoint that needs a login may
+also answer 400, 401, 403 and 429, and one with a body 408, 413 and 415.
 
-| status | meaning |
-| --- | --- |
+An error is `{error: string}`, one sentence; `GET /api/v1/me` adds `methods`, the ways to log in: `token`, `passcode`.
+An unknown parameter or field is an error, too.
+
 %s
-Any endpoint that needs a login may answer 400, 401, 403 and 429, one with a body 408, 413 and 415. Each names only its
-other errors.
+Fields stand as in TypeScript, those of one type in a line. Times are seconds since the epoch. `octets` are bytes, and
+`size` is that of a body. A destination is named as a client writes it, or as a list shows it. A list within an answer
+has the first 1,000.
 
 ## Lists
 
 `limit` is at most 1,000 (default: 100), `offset` skips entries. `sort` is a key; with `-` before it the largest comes
-first. `q` is a text to search for, in upper or lower case. In the answer, `total` counts all entries that match.
+first. `q` is a text to search for, in upper or lower case. The answer has the entries, `limit`, `offset`, and `total`:
+the number of all entries that match.
 
 ## Examples
 
-The examples are for a shell with this function, and with variables: `GATEWAY` (`http://127.0.0.1:8000`),
-`ADMIN_TOKEN`, ids and names out of the lists (`SESSION`, `MESSAGE`, `SCHEDULED`, `OFFSET`, `DURABLE`), and alice's
-`PASSCODE`.
+They are for a shell with this function, and with variables: `GATEWAY` (`http://127.0.0.1:8000`), `ADMIN_TOKEN`, ids
+and names out of the lists (`SESSION`, `MESSAGE`, `SCHEDULED`, `OFFSET`, `DURABLE`), and alice's `PASSCODE`. A GET
+without an example is like `api "$GATEWAY/api/v1/overview"`.
 
-```sh
-%s
-```
+    %s
 """
 
 _LONGEST_LINE = 110
@@ -88,6 +92,11 @@ _TITLES = {
     "pipeline": "Pipeline",
     "login": "Logging in",
 }
+# What descriptions say again that stands at the top of the page.
+_SAID = re.compile(
+    r"(,? ?in seconds|,) since the epoch|^since the epoch|^bytes( of the body)?$|^the first 1,000( of these)?$|"
+    r"^(the queue, )?as (a|the) client (or a list names|writes it, or as a list shows) it|, in upper or lower case"
+)
 
 
 def table() -> list[Endpoint]:
@@ -104,16 +113,16 @@ def table() -> list[Endpoint]:
 def page() -> str:
     """The page, in Markdown."""
     endpoints = table()
-    objects = {
-        name: schema for name, schema in document(endpoints)["components"]["schemas"].items() if "properties" in schema
-    }
-    parts = [_HEAD % ("".join([f"| {status} | {text} |\n" for status, text in ERRORS.items()]), SHELL)]
+    objects = Objects(endpoints)
+    parts = [_HEAD % ("".join([f"* {status}: {text}\n" for status, text in ERRORS.items()]), SHELL)]
     for tag in TAGS:
-        parts.append(f"\n## {_TITLES[tag]}\n")
-        parts += [_endpoint(each) for each in endpoints if each.tag == tag]
-    parts.append("\n## Objects\n\nIn TypeScript. Times are seconds since the epoch, sizes are bytes.\n")
-    parts += [_object(model, objects) for model in _models(objects)]
-    return "".join(parts)
+        parts.append(f"## {_TITLES[tag]}\n")
+        parts += [part for each in endpoints if each.tag == tag for part in _endpoint(each, objects)]
+    parts.append("## Objects\n")
+    for name in sorted(objects.models.keys() - objects.inline):
+        text = objects.text_of(name)
+        parts += [f"### {name}\n", *([f"{text}\n"] if name not in objects.shown else []), objects.fields_of(name)]
+    return "\n".join(parts)
 
 
 def example_of(endpoint: Endpoint) -> str:
@@ -149,45 +158,137 @@ def _quoted(config: ConfigDict) -> str:
     return f'"{text.translate(_IN_QUOTES)}"'
 
 
-def _endpoint(endpoint: Endpoint) -> str:
-    lines = [f"\n### `{endpoint.method} {endpoint.path}`\n", f"\n{endpoint.summary}\n"]
-    parameters = parameters_of(endpoint.query)
-    if parameters:
-        lines += ["\n", *[_parameter(each) for each in parameters if each["name"] not in ("limit", "offset")]]
-    body = f"{_link(endpoint.body.__name__)} → " if endpoint.body is not None else "→ "
+class Objects:
+    """The objects of the document, and what they have in common, by their names.
+
+    Attributes:
+        shown: how many endpoints take or answer each; it is what they say.
+        inline: those that one endpoint alone takes or answers, which shows them itself.
+    """
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        endpoints = list(endpoints)
+        self._schemas = document(endpoints)["components"]["schemas"]
+        self.models: dict[str, type[BaseModel]] = {}
+        new = [*ApiModel.__subclasses__(), *BaseModel.__subclasses__()]
+        while new:
+            model = new.pop()
+            new += model.__subclasses__()
+            # An error is shown at the top, what all lists have too, and a page of a list by its endpoint.
+            if model.__name__ in self._schemas and model.__module__.startswith("gateway.admin.") and model is not Error:
+                found = (each for each in (model, *_bases(model)) if not _is_small(each) and each is not ListPage)
+                self.models |= {each.__name__: each for each in found}
+        below = Counter(name for each in self.models.values() for name in self._below(each))
+        self.shown = Counter(
+            name for each in endpoints for model in (each.body, each.answer) for name in self._shown(model)
+        )
+        self.inline = {name for name in self.models if (below[name], self.shown[name]) == (0, 1)}
+
+    def _below(self, model: type[BaseModel]) -> Iterator[str]:
+        yield from (base.__name__ for base in _bases(model))
+        for facts in self.own(model).values():
+            yield from re.findall(r"\w+", _kind(facts))
+
+    def _shown(self, model: type[BaseModel] | None) -> Iterator[str]:
+        if model is not None:
+            names = [_kind(facts).removesuffix("[]") for facts in self.own(model).values()]
+            yield from names if _is_small(model) else [model.__name__]
+
+    def schema_of(self, model: type[BaseModel]) -> dict[str, Any]:
+        found: dict[str, Any] = self._schemas.get(model.__name__) or model.model_json_schema(ref_template="/{model}")
+        return found
+
+    def own(self, model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+        """Name -> facts of the fields that it does not have from others."""
+        known = {name for base in _bases(model) for name in base.model_fields}
+        return {name: facts for name, facts in self.schema_of(model).get("properties", {}).items() if name not in known}
+
+    def text_of(self, name: str) -> str:
+        return " ".join(self.schema_of(self.models[name]).get("description", "").split())
+
+    def fields_of(self, name: str) -> str:
+        """The lines of its fields, those of one type in one line where nothing is to be said of them."""
+        required = self.schema_of(self.models[name]).get("required", ())
+        lines: list[str] = []
+        same = ""  # the type of the last line, if nothing is said of it
+        for field, facts in self.own(self.models[name]).items():
+            kind, text = _kind(facts), _said_there(facts)
+            line = f"{field}{'' if field in required else '?'}: {kind}"
+            if not text and same == kind and len(lines[-1] + line) < _LONGEST_LINE:
+                lines[-1] = f"{lines[-1].rpartition(': ')[0]}, {line}"
+            elif len(line + text) > _LONGEST_LINE - 5:
+                lines += [*[f"// {part}" for part in textwrap.wrap(text, _LONGEST_LINE - 3)], line]
+            else:
+                lines.append(f"{line}  // {text}" if text else line)
+            same = "" if text else kind
+        return "".join([f"    {line}\n" for line in lines])
+
+
+def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:
+    """The paragraphs and blocks of an endpoint."""
+    yield f"### `{endpoint.method} {endpoint.path}`\n"
+    yield f"{endpoint.summary}{f' Logged: `{endpoint.action}`.' if endpoint.action else ''}\n"
+    kind, entry = _kind_of(endpoint, objects)
+    fields = [*objects.own(objects.models[entry])] if entry in objects.models else []
+    shown = [each for each in parameters_of(endpoint.query) if each["name"] not in ("limit", "offset")]
+    if shown:
+        yield "".join([_parameter(each, fields) for each in shown])
+    # That of an address alone is said at the top.
+    if endpoint.method not in ("GET", "OPTIONS") or endpoint.example.keys() - path_parameters(endpoint.path):
+        yield textwrap.indent(f"{example_of(endpoint)}\n", "    ")
+    if endpoint.body is not None:
+        yield f"Body:{_more(endpoint.body.__name__, objects)}\n"
+        yield objects.fields_of(endpoint.body.__name__)
     general = {*(_OF_ALL if endpoint.guarded else ()), *(_OF_BODIES if endpoint.body is not None else ())}
-    further = [f"{each}" for each in errors_of(endpoint) if each not in general]
-    lines.append(
-        f"\n{'; '.join([f'{body}{endpoint.status}{_answer(endpoint)}', *filter(None, [', '.join(further)])])}."
-    )
-    if endpoint.action:
-        lines.append(f" Logged as `{endpoint.action}`.")
-    lines.append("\n")
-    if endpoint.method != "OPTIONS":
-        lines.append(f"\n```sh\n{example_of(endpoint)}\n```\n")
-    return "".join(lines)
+    errors = ", ".join([f"{each}" for each in errors_of(endpoint) if each not in general])
+    answer = f"→ {'; '.join(filter(None, [kind, errors]))}"
+    if entry in objects.inline and objects.own(objects.models[entry]):
+        yield f"{answer}:{_more(entry, objects)}\n"
+        yield objects.fields_of(entry)
+    else:
+        yield f"{answer}.\n"
 
 
-def _parameter(parameter: dict[str, Any]) -> str:
+def _kind_of(endpoint: Endpoint, objects: Objects) -> tuple[str, str]:
+    """The answer in words, and the name of the object that it is, or has a list of."""
+    model, status = endpoint.answer, f"{endpoint.status}"
+    if model is None:
+        return f"`{endpoint.media_type}`" if endpoint.media_type else status, ""
+    if _is_small(model):
+        ((name, facts),) = objects.own(model).items()
+        entry = _kind(facts).removesuffix("[]")
+        if issubclass(model, ListPage):
+            return f"[page](#lists) of `{name}`{'' if entry in objects.inline else f': {_link(entry)}'}", entry
+        return f"`{{{name}: {_kind(facts)}}}`", entry
+    name = model.__name__
+    if name not in objects.inline:
+        return _link(name), name
+    bases = [_link(base.__name__) if base is not ListPage else "[page](#lists)" for base in _bases(model)]
+    return f"{' and '.join([*bases, *(['these'] if bases and objects.own(model) else [])]) or status}", name
+
+
+def _more(name: str, objects: Objects) -> str:
+    """What its description says behind its first sentence, which says the same as that of the endpoint."""
+    text = objects.text_of(name).partition(". ")[2]
+    return f" {text}" if text else ""
+
+
+def _parameter(parameter: dict[str, Any], fields: list[str]) -> str:
     schema, name = parameter["schema"], parameter["name"]
     # That a key may have - in front is said at the top.
-    values = ", ".join(f"`{each}`" for each in schema.get("enum", ()) if each[0] != "-")
-    text = values if name == "sort" else "; ".join(filter(None, [parameter["description"], values]))
-    return f"* `{name}`{' (needed)' if parameter['required'] else ''}: {text}\n"
+    choices = [each for each in schema.get("enum", ()) if each[0] != "-"]
+    others = [each for each in fields if each not in choices]
+    text = ", ".join(f"`{each}`" for each in choices)
+    if name != "sort":
+        text = "; ".join(filter(None, [_said_there(parameter), text]))
+    elif len(others) < len(choices):
+        text = f"any field but {', '.join(f'`{each}`' for each in others)}"
+    return f"* `{name}`{' (needed)' if parameter['required'] else ''}{': ' if text else ''}{text}\n"
 
 
-def _answer(endpoint: Endpoint) -> str:
-    model = endpoint.answer
-    if model is None:
-        return f" `{endpoint.media_type}`" if endpoint.media_type else ""
-    if not _is_small(model):
-        return f" {_link(model.__name__)}"
-    ((name, facts),) = [
-        each for each in model.model_json_schema()["properties"].items() if each[0] not in _known(model)
-    ]
-    if issubclass(model, ListPage):
-        return f" [page](#lists) of `{name}`: {_link(_kind(facts).removesuffix('[]'))}"
-    return f" `{{{name}: {_kind(facts)}}}`"
+def _said_there(facts: dict[str, Any]) -> str:
+    """A description, without what the page says at its top."""
+    return _SAID.sub("", facts.get("description", ""))
 
 
 def _link(name: str) -> str:
@@ -196,59 +297,17 @@ def _link(name: str) -> str:
 
 def _is_small(model: type[BaseModel]) -> bool:
     """It has one field, or is a list and has no other: endpoints show it themselves."""
-    return len(model.model_fields.keys() - (_known(model) if issubclass(model, ListPage) else set())) == 1
-
-
-def _known(model: type[BaseModel]) -> set[str]:
-    """The fields that it has from others."""
-    return {name for base in _bases(model) for name in base.model_fields}
-
-
-def _models(objects: Mapping[str, Any]) -> list[type[BaseModel]]:
-    """The objects of the document, and what they have in common, by their names."""
-    found: dict[str, type[BaseModel]] = {}
-    new = [*ApiModel.__subclasses__(), *BaseModel.__subclasses__()]
-    while new:
-        model = new.pop()
-        new += model.__subclasses__()
-        # A page of a list is shown by its endpoint.
-        if model.__name__ in objects and model.__module__.startswith("gateway.admin."):
-            found |= {each.__name__: each for each in (model, *_bases(model)) if not _is_small(each)}
-    return [found[name] for name in sorted(found)]
+    known = ListPage.model_fields if issubclass(model, ListPage) else {}
+    return len(model.model_fields.keys() - known) == 1
 
 
 def _bases(model: type[BaseModel]) -> list[type[BaseModel]]:
     return [each for each in model.__bases__ if issubclass(each, ApiModel) and len(each.model_fields) > 1]
 
 
-def _object(model: type[BaseModel], objects: Mapping[str, Any]) -> str:
-    schema = objects.get(model.__name__) or model.model_json_schema(ref_template="/{model}")
-    bases = _bases(model)
-    known = _known(model)
-    of = f" extends {', '.join([base.__name__ for base in bases])}" if bases else ""
-    lines = [f"\n### {model.__name__}\n", f"\n{schema.get('description', '')}\n", "\n```ts\n"]
-    lines.append(f"interface {model.__name__}{of} {{\n")
-    for name, facts in schema["properties"].items():
-        if name not in known:
-            lines += _field(name, facts, name in schema.get("required", ()))
-    return "".join([*lines, "}\n```\n"])
-
-
-def _field(name: str, facts: dict[str, Any], required: bool) -> Iterator[str]:
-    line = f"  {name}{'' if required else '?'}: {_kind(facts)}"
-    text = facts.get("description", "")
-    if text == "since the epoch":
-        text = ""  # as all times are
-    if len(line) + len(text) > _LONGEST_LINE:
-        yield from (f"  // {part}\n" for part in textwrap.wrap(text, _LONGEST_LINE - 5))
-        yield f"{line}\n"
-    else:
-        yield f"{line}  // {text}\n" if text else f"{line}\n"
-
-
 def _kind(facts: dict[str, Any]) -> str:
     """A type, as TypeScript has it."""
-    return " | ".join(dict.fromkeys(_kinds(facts)))
+    return "|".join(dict.fromkeys(_kinds(facts)))
 
 
 def _kinds(facts: dict[str, Any]) -> Iterator[str]:
@@ -266,7 +325,7 @@ def _kinds(facts: dict[str, Any]) -> Iterator[str]:
         kind = _kind(facts["items"])
         yield f"({kind})[]" if "|" in kind else f"{kind}[]"
     elif facts.get("type") == "object" and isinstance(facts.get("additionalProperties"), dict):
-        yield f"Record<string, {_kind(facts['additionalProperties'])}>"
+        yield f"Record<string,{_kind(facts['additionalProperties'])}>"
     elif facts.get("type") == "integer":
         yield "number"
     else:

@@ -94,7 +94,7 @@ class Alive(ApiModel):
 
 
 class Ready(BaseModel):
-    """The gateway takes clients; parts of it that fail have a field with the reason."""
+    """The gateway takes clients. Parts of it that fail have a field with the reason."""
 
     status: Literal["ready"]
     journal: str | None = None

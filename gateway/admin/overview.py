@@ -97,7 +97,7 @@ class Latency(ApiModel):
 
 
 class OverviewNow(ApiModel):
-    """The gateway as it is, and its last seconds; `drained`: no client is connected, and all is written."""
+    """The gateway as it is, and its last seconds. `drained`: no client is connected, and all is written."""
 
     at: float
     version: str
@@ -150,7 +150,7 @@ class HistoryGap(ApiModel):
 
 
 class HistoryAnswer(ApiModel):
-    """Points that fill the range; of a minute and more they are means, but of what is there, of `lag_ms` and of `p99`
+    """Points that fill the range. Of a minute and more they are means, but of what is there, of `lag_ms` and of `p99`
     the largest."""
 
     range: str
