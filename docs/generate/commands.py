@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -12,7 +13,8 @@ import click
 
 _HEAD = """# Commands
 
-Made of `gateway --help` by `make docs`. Every command has `--help`. Exit status 2 says that the command line is wrong.
+Made of `gateway --help` by `make docs`. Every command has `--help`. Behind its words stand its arguments, and then its
+options. Exit status 2 says that the command line is wrong.
 """
 
 Said = tuple[str, str]
@@ -32,7 +34,7 @@ def _of(context: click.Context) -> Iterator[str]:
     if not isinstance(command, click.Group):
         yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
         if shown := "\n\n".join(_shown(context)):
-            yield f"```text\n{shown}\n```\n"
+            yield f"{textwrap.indent(shown, '    ')}\n"
         return
     if depth > 1:
         yield f"{'#' * depth} {path}\n\n{inspect.cleandoc(command.help or '')}\n"
@@ -47,12 +49,18 @@ def _of(context: click.Context) -> Iterator[str]:
 def _shown(context: click.Context) -> Iterator[str]:
     """Arguments and options of a command, where it has any."""
     command = context.command
-    if any(isinstance(each, click.Argument) for each in command.params):
-        yield " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-    formatter = context.make_formatter()
-    command.format_options(context, formatter)
-    if options := formatter.getvalue().strip():
-        yield options
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    if arguments:
+        yield " ".join([piece for each in arguments for piece in each.get_usage_pieces(context)])
+    options: dict[Said, list[str]] = defaultdict(list)  # kind of value, and text -> names
+    for each in command.params:
+        if (said := _said(each, context)) is not None:
+            names, _, kind = said[0].partition(" ")
+            options[kind, said[1]].append(names)
+    if options:
+        formatter = context.make_formatter()
+        formatter.write_dl([(f"{', '.join(names)} {kind}".strip(), text) for (kind, text), names in options.items()])
+        yield formatter.getvalue().rstrip()
 
 
 def _context(parent: click.Context, name: str) -> click.Context:
@@ -92,7 +100,7 @@ def _listed(shared: dict[Said, list[str]], depth: int) -> Iterator[str]:
     for names in dict.fromkeys(map(tuple, shared.values())):
         with formatter.section(", ".join(names)):
             formatter.write_dl([said for said, of in shared.items() if tuple(of) == names])
-    yield f"{'#' * depth} Options of several commands\n\n```text\n{formatter.getvalue().strip()}\n```\n"
+    yield f"{'#' * depth} Options of several commands\n\n{textwrap.indent(formatter.getvalue().strip(), '    ')}\n"
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ _INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
 @click.command()
 @click.option("--journal", metavar="DIR", help="Folder of the journal; else the setting `journal`.")
 @click.option("--archive", "target", metavar="DIR", help="Folder of the archive; else the setting `archive`.")
-@click.option("--once", is_flag=True, help="Archive all segments that are complete, however young, and end.")
+@click.option("--once", is_flag=True, help="Archive all complete segments, and end.")
 @click.option("--interval", type=_INTERVAL, default="2s", show_default=True, help="Pause between two looks.")
 @click.option(
     "--roll",
@@ -58,7 +58,7 @@ _INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
     help="How long a raw file stays after `gateway pipeline compact` has put it into the history.",
 )
 @click.option("--history-retention", type=_DURATION, help="How long an hour of history stays; else for ever.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each file, on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each file.")
 def archive(
     journal: str | None,
     target: str | None,

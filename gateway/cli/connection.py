@@ -38,8 +38,8 @@ def where(command: Command) -> Command:
         [
             click.option("--url", envvar=URL, show_envvar=True, default=_HERE, show_default=True, help=_URL_HELP),
             click.option("--passcode-file", type=_FILE, help=f"A file with the passcode; without it, {PASSCODE}."),
-            click.option("--ca", type=_FILE, help="Certificates to trust instead of the system's, for stomps."),
-            click.option("--cert", type=_FILE, help="The client certificate, for stomps."),
+            click.option("--ca", type=_FILE, help="Certificates to trust instead of the system's."),
+            click.option("--cert", type=_FILE, help="The client certificate."),
             click.option("--key", type=_FILE, help="Its key, if it has a file of its own."),
             click.option("--vhost", default="", help="The header `host` of CONNECT; RabbitMQ wants / here."),
             click.option("--client-id", default="", help="The header `client-id` of CONNECT."),

@@ -139,7 +139,7 @@ def serve() -> None:
 @main.command("check-config", cls=_OfSettings)
 @click.option("--bind", is_flag=True, help="Also try to open every port.")
 @click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
-@click.option("--hypercorn", is_flag=True, help="Print only the options of hypercorn for the addresses of `http`.")
+@click.option("--hypercorn", is_flag=True, help="Print only hypercorn's options for the addresses of `http`.")
 def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
     """Print the settings in force, as lines of gateway.toml, each with its source.
 
@@ -247,7 +247,7 @@ def _check_ports(settings: Settings) -> None:
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("user", required=False)
-@click.option("--list", "listed", is_flag=True, help="List the users of FILE, with their groups, and change nothing.")
+@click.option("--list", "listed", is_flag=True, help="List the users of FILE with their groups.")
 @click.option("--remove", is_flag=True, help="Remove USER from FILE.")
 @click.option("--group", "groups", multiple=True, help="A group of USER, for rules; repeatable.")
 @click.option(

@@ -370,9 +370,9 @@ class Screen:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the admin token; by default the setting `admin_token` (GATEWAY_ADMIN_TOKEN).",
 )
-@click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
-@click.option("--cert", default="", help="The client certificate, for https.")
-@click.option("--key", default="", help="Its key, if it has a file of its own.")
+@click.option("--ca", default="", metavar="FILE", help="Certificates to trust instead of the system's.")
+@click.option("--cert", default="", metavar="FILE", help="The client certificate.")
+@click.option("--key", default="", metavar="FILE", help="Its key, if it has a file of its own.")
 @click.option(
     "--interval",
     type=duration_like("1s or 500ms", 0.2, 60),

@@ -54,7 +54,7 @@ def doctor(as_json: bool) -> None:
 
 @pipeline.command()
 @options.for_job
-@click.option("--journal", metavar="DIR", help="Also fill the archive from this journal, in the same process.")
+@click.option("--journal", metavar="DIR", help="Also archive this journal.")
 @options.for_spark
 def run(job_options: JobOptions, journal: str | None, spark_options: SparkOptions) -> None:
     """Run a job: read new files of the archive and keep its table up to date, until SIGTERM or Ctrl-C.

@@ -35,7 +35,7 @@ _LAST_WORDS = 10.0
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _OF_A_SIDE = (
-    ("passcode-file", "A file with the passcode; without it, {variable}."),
+    ("passcode-file", f"A file with the passcode; without it, {settings.FROM_PASSCODE} or {settings.TO_PASSCODE}."),
     ("ca", "Certificates to trust instead of the system's."),
     ("cert", "The client certificate."),
     ("key", "Its key, if it has a file of its own."),
@@ -48,16 +48,15 @@ def _of_sides(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command the options of both servers."""
     for name, text in reversed(_OF_A_SIDE):
         for side in ("to", "from"):
-            described = text.format(variable=_VARIABLES[side])
             kind: dict[str, Any] = {"default": ""} if name == "vhost" else {"type": _FILE}
-            command = click.option(f"--{side}-{name}", help=described, **kind)(command)
+            command = click.option(f"--{side}-{name}", help=text, **kind)(command)
     return command
 
 
 @click.command()
 @click.argument("destinations", nargs=-1, metavar="[SOURCE[=TARGET]]...")
-@click.option("--from", "source", default="", metavar="URL", help="The source of messages: stomp://user@host:port.")
-@click.option("--to", "target", default="", metavar="URL", help="Their target; stomps for TLS.")
+@click.option("--from", "source", default="", metavar="URL", help="The source: stomp://user@host:port.")
+@click.option("--to", "target", default="", metavar="URL", help="The target; stomps for TLS.")
 @click.option("--config", type=_FILE, help="A file with tables [[relay]], in place of all options but the log's.")
 @_of_sides
 @click.option("--client-id", default="", help="The header `client-id` of CONNECT for --from.")
