@@ -19,6 +19,8 @@ PAGE = ROOT.parent / "docs" / "logs.md"
 
 LEVELS = ("debug", "info", "warning", "error", "exception")
 
+_CLIENT = ("session", "login", "peer")
+
 # In processes of their own, with words of their own.
 _OTHERS = ("archive", "pipeline", "client")
 
@@ -41,9 +43,12 @@ class Event:
     fields: dict[str, None] = field(default_factory=dict)
 
     def line(self) -> str:
-        names = ", ".join([f"`{name}`" if name != "..." else name for name in self.fields])
+        """The event with its level, unless that is info, and its fields, those of a client in one word."""
+        shown = [f"`{name}`" if name != "..." else name for name in self.fields]
+        if self.fields.keys() >= set(_CLIENT):
+            shown = ["*client*", *[name for name in shown if name.strip("`") not in _CLIENT]]
         levels = ", ".join(["error" if level == "exception" else level for level in self.levels])
-        return f"* `{self.text}` ({levels}){': ' if names else ''}{names}"
+        return f"* `{self.text}`{f' ({levels})' if levels != 'info' else ''}{': ' if shown else ''}{', '.join(shown)}"
 
 
 @cache
@@ -69,7 +74,7 @@ def events() -> dict[tuple[str, str], Event]:
 def _fields(call: ast.Call) -> Iterator[str]:
     for each in call.keywords:
         if each.arg is None and ast.unparse(each.value).startswith("log_fields("):
-            yield from ("session", "login", "peer")
+            yield from _CLIENT
         else:
             yield each.arg or "..."
 
