@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from gateway.transports.flow.connection_limits import ConnectionLimits
     from gateway.transports.flow.memory_guard import MemoryGuard
 
-HEAD = f"""\
+HEAD = """\
 # Metrics
 
 Written by `make docs` from `gateway/observe/`. `/metrics` has them as Prometheus or OpenMetrics text, for requests with
@@ -56,9 +56,9 @@ Written by `make docs` from `gateway/observe/`. `/metrics` has them as Prometheu
 [prometheus.yml](../deploy/prometheus/prometheus.yml) scrapes a gateway, [rules.yml](../deploy/prometheus/rules.yml) has
 the [alerts](alerts.md), and [stomp-gateway.json](../deploy/grafana/stomp-gateway.json) is a dashboard for Grafana.
 
-A scrape takes one or two milliseconds of the event loop, and up to 10 ms more with very many queues. Values of labels
-are never chosen by clients, and are all there from the start. Only the setting `metrics_destinations` adds some:
-{MOST_SHOWN} destinations at most. `_total` is a counter, the others are gauges, except where the text says so.
+A scrape takes 1 or 2 ms of the event loop, and up to 10 ms more with very many queues. Clients choose no values of
+labels, and all are there from the start. `_total` is a counter, the others are gauges, except where the text says so; a
+gauge that is 1 while something is so is 0 otherwise.
 
 """
 
@@ -69,7 +69,10 @@ _SECTIONS = (
     ("Disks", "With a store or a journal. Disks are asked before each scrape, for a second at most."),
     (
         "Destinations",
-        "Up to 10,000 destinations the sums are those of the scrape. Single destinations: with `metrics_destinations`.",
+        (
+            "Up to 10,000 destinations the sums are those of the scrape. `gateway_destination_...` have the label "
+            f"`destination`: those of `metrics_destinations`, {MOST_SHOWN} at most."
+        ),
     ),
     ("Times", "The last two: with a journal, or with traces."),
     ("Store", "With the setting of that name."),
@@ -77,7 +80,7 @@ _SECTIONS = (
     ("Traces", "With [traces](tracing.md)."),
 )
 
-_SHORT = 5  # words of labels that are repeated
+_MANY = 5  # values of a label that are not repeated
 
 _PROCESS = """
 ## Process
@@ -125,14 +128,17 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
 
 
 def _list(metrics: Iterator[Metric]) -> Iterator[str]:
-    same: dict[str, str] = {}  # labels with their values -> the metric that named them before
+    before: dict[str, Metric] = {}  # label -> the metric that named most of its values
     for family in metrics:
-        name, labels = exposed(family), _labels(family)
-        shown = f"The same as of `{same[labels]}`" if labels in same else labels
+        values = _values(family)
+        shown = [_label(key, found, before.get(key)) for key, found in values.items()]
+        if family.type == "info":  # its values are those of this gateway
+            shown = [f"By {', '.join([f'`{key}`' for key in values])}."]
         kind = "" if family.type in ("counter", "gauge") else f"{family.type.capitalize()}."
-        yield f"* `{name}`: {' '.join(filter(None, [family.documentation, f'{shown}.' if shown else '', kind]))}\n"
-        if len(labels.split()) > _SHORT:
-            same.setdefault(labels, name)
+        yield f"* `{exposed(family)}`: {' '.join(filter(None, [family.documentation, *shown, kind]))}\n"
+        for key, found in values.items():
+            if len(found) >= _MANY and (key not in before or len(_values(before[key])[key]) < len(found)):
+                before[key] = family
 
 
 def exposed(family: Metric) -> str:
@@ -141,15 +147,21 @@ def exposed(family: Metric) -> str:
     return f"{family.name}{end}"
 
 
-def _labels(family: Metric) -> str:
-    values: dict[str, dict[str, None]] = {}
+def _values(family: Metric) -> dict[str, list[str]]:
+    """Label -> its values, in their order."""
+    found: dict[str, dict[str, None]] = {}
     for sample in family.samples:
         for key, value in sample.labels.items():
-            if key != "le":
-                values.setdefault(key, {})[value] = None
-    if family.type == "info" or "destination" in values:
-        return f"By {', '.join([f'`{key}`' for key in values])}" if values else ""
-    return "; ".join([f"By `{key}`: {', '.join(found)}" for key, found in values.items()])
+            if key not in ("le", "destination"):
+                found.setdefault(key, {})[value] = None
+    return {key: list(values) for key, values in found.items()}
+
+
+def _label(key: str, values: list[str], before: Metric | None) -> str:
+    if before is None or not set(values) <= set(_values(before)[key]):
+        return f"By `{key}`: {', '.join(values)}."
+    left = ", ".join([each for each in _values(before)[key] if each not in values])
+    return f"By `{key}`, as `{exposed(before)}`{f' without {left}' if left else ''}."
 
 
 if __name__ == "__main__":

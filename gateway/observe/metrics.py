@@ -68,7 +68,7 @@ COUNTERS = (
     (
         "misspelt_headers",
         "gateway_misspelt_headers",
-        "Headers of SUBSCRIBE without effect whose names are close to a known one; the log names them.",
+        "Headers of SUBSCRIBE whose names are close to a known one; the log names them.",
     ),
     (
         "held_publishers",
@@ -84,17 +84,14 @@ CAUSES = (
         "failed_logins",
         "gateway_logins_failed",
         "method",
-        "Logins refused at CONNECT, at renewals, for tickets and by the admin API, by kind of credentials.",
+        "Logins refused at CONNECT, at renewals, for tickets and by the admin API.",
     ),
     ("forbidden", "gateway_access_refused", "action", "SEND, SUBSCRIBE and queue arguments refused by rules."),
     (
         "drops",
         "gateway_messages_dropped",
         "reason",
-        (
-            "Messages dropped by a limit, a NACK, an operator, or with their queue. Without dead letters "
-            "(gateway_messages_dead_lettered) and expired messages (gateway_messages_expired)."
-        ),
+        "Messages dropped by a limit, a NACK, an operator, or with their queue; no dead letters.",
     ),
     ("failures", "gateway_errors", "reason", "ERROR frames sent; each ended a session, or a connection without one."),
 )
@@ -225,7 +222,7 @@ def of_broker(broker: Broker, held: Sized) -> Iterator[Metric]:
 def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "gateway_store_failed",
-        "1 while durable messages are refused: the store cannot be written, or its disk is nearly full; else 0.",
+        "1 while durable messages are refused: the store cannot be written, or its disk is nearly full.",
         bool(storage.failure),
     )
     yield GaugeMetricFamily(
@@ -255,9 +252,7 @@ def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
 
 def of_journal(journal: Journal) -> Iterator[Metric]:
     worker = journal.worker
-    yield GaugeMetricFamily(
-        "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)
-    )
+    yield GaugeMetricFamily("gateway_journal_failed", "1 while the journal cannot be written.", bool(journal.failure))
     yield GaugeMetricFamily(
         "gateway_journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.queued
     )
@@ -320,9 +315,7 @@ def of_health(
         certificate_ends: seconds since the epoch; None: there is no certificate.
         functions_failed: requests that the operator's functions failed at; None: there are no functions.
     """
-    yield GaugeMetricFamily(
-        "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not not_ready
-    )
+    yield GaugeMetricFamily("gateway_ready", "1 while clients may be sent here; else /readyz says why.", not not_ready)
     yield GaugeMetricFamily(
         "gateway_complaints", "Faults that do not keep clients away; /readyz names them.", len(complaints)
     )
@@ -345,7 +338,7 @@ def of_spans(spans: Spans) -> Iterator[Metric]:
         ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
         (
             "gateway_spans_dropped",
-            "Spans dropped because too many waited, or because the collector did not take them.",
+            "Spans dropped: too many waited, or the collector did not take them.",
             spans.dropped,
         ),
         ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
@@ -353,7 +346,7 @@ def of_spans(spans: Spans) -> Iterator[Metric]:
         yield CounterMetricFamily(name, text, value)
     yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
     yield GaugeMetricFamily(
-        "gateway_spans_failed", "1 while the collector of traces takes nothing; else 0.", bool(spans.failure)
+        "gateway_spans_failed", "1 while the collector of traces takes nothing.", bool(spans.failure)
     )
 
 
@@ -403,9 +396,9 @@ def of_overload(
     yield GaugeMetricFamily(
         "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", broker.memory.partial
     )
-    text = "1 while publishers are held back because memory is short; else 0."
+    text = "1 while publishers are held back because memory is short."
     yield GaugeMetricFamily("gateway_memory_short", text, broker.memory.pressed)
-    text = "1 while memory is full, and new clients are sent away; else 0."
+    text = "1 while memory is full, and new clients are sent away."
     yield GaugeMetricFamily("gateway_memory_full", text, bool(guard.reason))
     yield GaugeMetricFamily(
         "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
