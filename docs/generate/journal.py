@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import sys
 
-from gateway.journal.schema import COLUMNS, EVENTS, OF_EVERY_ROW, PARTITIONS, SESSION, SUBSCRIPTION
+from gateway.journal.schema import COLUMNS, EVENTS, MESSAGE, OF_EVERY_ROW, PARTITIONS, SESSION, SUBSCRIPTION
 
 HEAD = """\
 # Journal
 
-Written by `make docs` from `docs/generate/journal.py` and `schema.py`; change it there.
+Written by `make docs` from `docs/generate/journal.py` and `schema.py`.
 
-With the setting `journal = "journal"` the gateway records events: messages, deliveries, ACKs and NACKs with their
-durations, dead letters, sessions, errors, and every ten seconds the consumers with unacknowledged messages and the
-queues with waiting messages. [`gateway archive`](archive.md) converts the journal to Parquet, and
-[`gateway pipeline`](pipeline.md) makes tables and a report of that. The journal is off by default, and then costs
-nothing.
+With the setting `journal = "journal"` the gateway records [events](#the-rows), and every ten seconds the consumers with
+unacknowledged messages and the queues with waiting messages. [`gateway archive`](archive.md) converts the journal to
+Parquet, and [`gateway pipeline`](pipeline.md) makes tables and a report of that. The journal is off by default, and
+then costs nothing. It has [further settings](settings.md#journal-and-pipeline).
 
     journal/gateway/1795271857627686-000001.open     is being written
     journal/gateway/1795271857627686-000001.seg      is complete: 64 MiB, or ten seconds old
@@ -37,21 +36,18 @@ delivered and acknowledged.
 * **Access.** Only the gateway's user can read folder and files (modes 0700 and 0600). The folder around them, which
   several gateways may share, follows the umask.
 * **A slow or full disk.** Rows wait in memory, up to `journal_queue`. Beyond it they are dropped, and a row
-  `journal_dropped` says how many, or publishers are held back (`journal_when_full`). The gateway goes on; the log,
-  `journal` in `/readyz` and `gateway_journal_failed` say so.
-* **Content.** The journal has all headers of a SEND except `passcode`, and bodies, unless `journal_bodies` keeps less;
-  [policies](policies.md) have that key too.
+  `journal_dropped` says how many, or publishers are held back (`journal_when_full`). The log, `journal` in `/readyz`
+  and `gateway_journal_failed` say so.
+* **Content.** The journal has all headers of a SEND except `passcode`, and bodies, unless `journal_bodies` keeps less,
+  also as a key of a [policy](policies.md).
 * **Missing rows.** Refused messages and those of uncommitted transactions have no row. A dead letter is `dead_lettered`
   at its old destination, and not `accepted` at the new one. A copy for a browser is `delivered`.
 
-The [settings](settings.md) are `journal`, `journal_id`, `journal_sync`, `journal_queue`, `journal_when_full`,
-`journal_bodies` and `journal_gauges`.
-
 ## The rows
 
-A row is unique by `gateway`, `epoch` and `seq`. `ts` follows the wall clock from segment to segment, and never goes
-back. Times between two events are measured in the gateway, so clock changes do not affect them. Version 1 only grows:
-no column or event is removed or changes its meaning.
+A row is unique by `gateway`, `epoch` and `seq`. `ts` follows the wall clock from segment to segment. Changes of the
+clock do not affect times between two events. Version 1 only grows: no column or event is removed or changes its
+meaning.
 
 """
 
@@ -62,21 +58,18 @@ def page() -> str:
 
 
 def tables() -> str:
-    """Both tables: the columns, then the events."""
-    lines = ["| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {each.type} | {each.meaning} |" for each in (*COLUMNS, *PARTITIONS)]
-    lines += [
-        "",
-        f"Every event has {_listed(OF_EVERY_ROW)}. *Session* is {_listed(SESSION)}; *subscription* is that and",
-    ]
-    lines += [f"{_listed(SUBSCRIPTION[len(SESSION) :])}.", "", "| event | when | other columns |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {each.meaning} | {_columns(each.columns)} |" for each in EVENTS]
+    """Both lists: the columns, then the events."""
+    lines = [f"* `{each.name}` (`{each.type}`): {each.meaning}" for each in (*COLUMNS, *PARTITIONS)]
+    lines += ["", f"Behind an event stand its columns, beside {_listed(OF_EVERY_ROW)}, which all have. *Session*"]
+    lines += [f"is {_listed(SESSION)}; *subscription* that and {_listed(SUBSCRIPTION[len(SESSION) :])};"]
+    lines += [f"*message* {_listed(MESSAGE)}.", ""]
+    lines += [f"* `{each.name}`: {each.meaning}. {_columns(each.columns)}" for each in EVENTS]
     return "\n".join([*lines, ""])
 
 
 def _columns(names: tuple[str, ...]) -> str:
-    """Columns of an event, those of its session or subscription as one."""
-    for word, group in (("*subscription*", SUBSCRIPTION), ("*session*", SESSION)):
+    """Columns of an event, those of its session, subscription or message as one."""
+    for word, group in (("*subscription*", SUBSCRIPTION), ("*session*", SESSION), ("*message*", MESSAGE)):
         if names[: len(group)] == group:
             return ", ".join([word, *([_listed(names[len(group) :])] if names != group else [])])
     return _listed(names)

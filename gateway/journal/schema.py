@@ -76,7 +76,7 @@ OF_EVERY_ROW = ("gateway", "epoch", "seq", "ts", "event")
 SESSION = ("transport", "peer", "principal", "session")
 SUBSCRIPTION = (*SESSION, "subscription", "ack_mode", "destination")
 _DELIVERY = (*SUBSCRIPTION, "message_id", "size", "delivery_count", "queue_us")
-_END = ("destination", "message_id", "size", "delivery_count", "queue_us")
+MESSAGE = ("destination", "message_id", "size", "delivery_count", "queue_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +110,18 @@ EVENTS = (
         (*SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "reason", "transaction"),
         "a delivery was settled by NACK",
     ),
-    Event("expired", 6, _END, "a message expired before it was consumed"),
+    Event("expired", 6, MESSAGE, "a message expired before it was consumed"),
     Event(
         "dead_lettered",
         7,
-        (*_END, "reason", "headers"),
+        (*MESSAGE, "reason", "headers"),
         "a message became a dead letter; `destination` and `message_id` are those it had, `headers` those it has now",
     ),
     Event(
-        "dropped", 8, (*_END, "reason"), "a message was dropped; if only the store had it, size and count are not known"
+        "dropped",
+        8,
+        (*MESSAGE, "reason"),
+        "a message was dropped; if only the store had it, size and count are not known",
     ),
     Event("tx_begun", 9, (*SESSION, "transaction"), "BEGIN"),
     Event("tx_committed", 10, (*SESSION, "transaction"), "COMMIT"),
