@@ -79,15 +79,19 @@ def test_commands_refuse_a_wrong_one(command: str) -> None:
 
 class TestPage:
     def test_every_key(self) -> None:
+        said = {KEY_RULES["backoff"].words: "duration", KEY_RULES["max_bytes"].words: "bytes"}
         for key, rule in KEY_RULES.items():
             default = getattr(DEFAULT, key)
             shown = f"`{json.dumps(getattr(default, 'value', default))}`" if default not in (None, "") else "none"
+            words = re.sub(r"^(?:a whole number,? )?(?:between (\S+) and )?", r"\1–", said.get(rule.words, rule.words))
             kinds = "queues" if key in FOR_QUEUES else "topics" if key in FOR_TOPICS else "both"
-            assert f"\n| `{key}` | {shown} | {rule.words} | {kinds} | " in PAGE
+            section = PAGE.split(f"\n### For {kinds}\n")[1].split("\n##")[0]
+            allowed = "" if default is False else f"; {words.lstrip('–')}"
+            assert f"\n* `{key}` ({shown}{allowed}): " in section
 
     def test_examples_and_the_sentence(self) -> None:
-        assert re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) == list(KEY_RULES)
-        assert [kind for kind in KINDS if f"\n| `{kind}` | " not in PAGE] == []
+        assert sorted(re.findall(r"^\* `(\w+)` \(", PAGE, re.MULTILINE)) == sorted(KEY_RULES)
+        assert [kind for kind in KINDS if f"\n* `{kind}` for " not in PAGE] == []
         for example in EXAMPLES:
             write(example)
             assert len(load().policy) == example.count("[[policy]]") > 0
