@@ -187,8 +187,8 @@ class TestRefusals:
 
 def test_the_page_says_what_the_code_does() -> None:
     """docs/rules.md: keys, kinds of names, examples and sentences."""
-    assert [key for key in KEYS if f"\n| `{key}` | " not in PAGE] == []
-    assert [kind for kind in KINDS if f"\n| `{kind}" not in PAGE] == []
+    assert [key for key in KEYS if f"\n* `{key}`: " not in PAGE] == []
+    assert [kind for kind in KINDS if f"\n* `{kind}" not in PAGE] == []
     for example in EXAMPLES:
         write(example)
         assert len(load().rule) == example.count("[[rule]]") > 0
