@@ -86,7 +86,7 @@ async def test_a_complaint_keeps_no_client_away(tmp_path: Path) -> None:
 
 def test_the_page_has_every_reason_and_every_complaint() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "alerts.md").read_text()
-    reasons = set(re.findall(r"^\| `([a-z ]+)(?:: \.\.\.)?` \|", page, re.MULTILINE))
+    reasons = set(re.findall(r"^\* `([a-z ]+)(?:: \.\.\.)?`: ", page, re.MULTILINE))
     words = _words(Gateway.not_ready)
     assert {each for each in words if each.partition(":")[0].rstrip() not in reasons} == set()
     assert {name for name in _words(Gateway.complaints) if name} <= reasons
