@@ -58,9 +58,9 @@ An error is `{error: string}`, one sentence; `GET /api/v1/me` adds `methods`, th
 An unknown parameter or field is an error, too.
 
 %s
-Fields stand as in TypeScript, those of one type in a line. Times are seconds since the epoch. `octets` are bytes, and
-`size` is that of a body. A destination is named as a client writes it, or as a list shows it. A list within an answer
-has the first 1,000.
+Fields have the types of TypeScript, those of one type stand in a line; `?` may be left out. Times are seconds since the
+epoch. `octets` are bytes, and `size` is that of a body. A destination is named as a client writes it, or as a list
+shows it, and another `name` or `topic` as the list. A list within an answer has the first 1,000.
 
 ## Lists
 
@@ -95,7 +95,8 @@ _TITLES = {
 # What descriptions say again that stands at the top of the page.
 _SAID = re.compile(
     r"(,? ?in seconds|,) since the epoch|^since the epoch|^bytes( of the body)?$|^the first 1,000( of these)?$|"
-    r"^(the queue, )?as (a|the) client (or a list names|writes it, or as a list shows) it|, in upper or lower case"
+    r"^(the queue, )?as (a|the) client (or a list names|writes it, or as a list shows) it|, in upper or lower case|"
+    r"^as GET \S+ has it$|^(the )?user$"
 )
 
 
@@ -216,10 +217,8 @@ class Objects:
             line = f"{field}{'' if field in required else '?'}: {kind}"
             if not text and same == kind and len(lines[-1] + line) < _LONGEST_LINE:
                 lines[-1] = f"{lines[-1].rpartition(': ')[0]}, {line}"
-            elif len(line + text) > _LONGEST_LINE - 5:
-                lines += [*[f"// {part}" for part in textwrap.wrap(text, _LONGEST_LINE - 3)], line]
             else:
-                lines.append(f"{line}  // {text}" if text else line)
+                lines += textwrap.wrap(f"{line} ({text})" if text else line, _LONGEST_LINE, subsequent_indent="  ")
             same = "" if text else kind
         return "".join([f"    {line}\n" for line in lines])
 

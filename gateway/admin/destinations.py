@@ -49,10 +49,10 @@ class DestinationListQuery(ListQuery):
     q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
-        "", description="only those in this state; `losing`: one was lost within the last minute"
+        "", description="`losing`: one was lost within the last minute"
     )
     series: Annotated[str, one_of("true", "false")] = Field(
-        "false", description="whether rows have their `series`; then `limit` is 100 at most"
+        "false", description="whether rows have it; then `limit` is 100 at most"
     )
 
 
@@ -96,44 +96,38 @@ class DestinationRow(ApiModel):
     """A destination that is in use."""
 
     name: str
-    title: str = Field(
-        description="the name for people: of a durable subscription its login, or its own name, and its topic"
-    )
-    durable_subscription: DurableSubscriptionRow | None = Field(description="null: it is a queue or topic of its own")
+    title: str = Field(description="for people: of a durable subscription its login, or its own name, and its topic")
+    durable_subscription: DurableSubscriptionRow | None = Field(description="null: a queue or topic of its own")
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
-    pattern_subscriptions: int = Field(description="subscriptions to patterns that match the topic")
-    durable_subscriptions: int = Field(
-        description="durable and shared subscriptions that the topic fills, also by a pattern"
-    )
+    pattern_subscriptions: int = Field(description="to patterns that match the topic")
+    durable_subscriptions: int = Field(description="durable and shared ones that the topic fills, also by a pattern")
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
-        description="seconds that the oldest of them has waited, rounded down; null: none waits, or all are being read "
-        "from the store"
+        description="seconds that the oldest has waited, rounded down; null: none, or all are being read from the store"
     )
     oldest_age_is_least: bool = Field(
         description="it may be much older: it came before the gateway started, or over 60 days ago"
     )
-    delayed: int = Field(description="messages that come back later, after a failure")
+    delayed: int = Field(description="they come back later, after a failure")
     unacknowledged: int
-    octets: int = Field(description="bytes of memory that waiting messages cost")
-    stored: int = Field(description="messages that are in the store")
-    full: bool = Field(description="it has no room, so publishers wait; no policy drops or refuses")
+    octets: int = Field(description="memory that waiting messages cost")
+    stored: int = Field(description="in the store")
+    full: bool = Field(description="no room, so publishers wait")
     durable: bool
     dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
-    published: int = Field(description="messages that came since the destination came to be; so are the next ones")
+    published: int = Field(description="since the destination came to be, like the next ones")
     delivered: int = Field(description="to consumers or subscribers")
     acknowledged: int
     dropped: int = Field(
-        description="by a limit, or given back and not wanted as dead letters; not those that an operator removed, or "
-        "that went with their queue. A message that is lost counts in one way only"
+        description="by a limit or failures; not by an operator, or with the queue. A loss counts in one way only"
     )
     dead_lettered: int
     expired: int
     conflated: int = Field(description="replaced by a newer one of their key")
     lost: int = Field(description="dropped, dead_lettered and expired; a topic's has what its slow subscribers lost")
-    published_rate: float = Field(description="per second, of the last five seconds; so are the next ones")
+    published_rate: float = Field(description="per second, of the last five seconds, like the next ones")
     delivered_rate: float
     acknowledged_rate: float
     dropped_rate: float
@@ -143,9 +137,7 @@ class DestinationRow(ApiModel):
     lost_rate: float
     lost_age: float | None = Field(description="seconds since the last one was lost, to five seconds; null: none was")
     losing: bool = Field(description="one was lost within the last minute")
-    series: SeriesRow | None = Field(
-        description="null: it was idle for five minutes, or 500 others are busier, or the query does not ask for it"
-    )
+    series: SeriesRow | None = Field(description="null: idle for five minutes, 500 others are busier, or not asked for")
 
 
 class DestinationPage(ListPage):
@@ -158,7 +150,7 @@ class DestinationDetail(DestinationRow):
     """A destination, its policy, and its subscriptions."""
 
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
-    policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
+    policy_of_clients: list[str] = Field(description="keys of it that a client's queue arguments set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
     pattern_subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
     durable_subscription_list: list[DestinationRow] = Field(description="the first 1,000")

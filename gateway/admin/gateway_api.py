@@ -50,7 +50,7 @@ class SettingRow(ApiModel):
     """A setting."""
 
     name: str
-    group: str = Field(description="the section of the reference that it stands in")
+    group: str = Field(description="section of the reference")
     value: JsonValue = Field(description="in force; secrets are hidden")
     source: str = Field(description="default, file, or the name of the variable")
     default: JsonValue

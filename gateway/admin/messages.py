@@ -84,7 +84,7 @@ class DeadLetterRow(ApiModel):
     """Why a message is a dead letter."""
 
     destination: str = Field(description="of its SEND")
-    source: str = Field(description="the queue, or durable subscription, that it comes from")
+    source: str = Field(description="the queue or durable subscription before")
     reason: str
     failures: int
     first_at: Seconds = Field(description="of the first failure, since the epoch")
@@ -94,14 +94,13 @@ class MessageRow(MessageContent):
     """A message that waits."""
 
     id: str
-    position: int | None = Field(description="from 0 on, delayed messages at the end; null where it was named")
+    position: int | None = Field(description="from 0, delayed messages last; null where it was named")
     destination: str = Field(description="as its sender wrote it")
     size: int = Field(description="bytes of the body")
     priority: int
     expires: Seconds | None
     sent: Seconds | None = Field(
-        description="when it came into this queue, by a SEND, as a dead letter or by a move; null: not known without a "
-        "journal or tracing"
+        description="when it came into this queue; null: not known without a journal or tracing"
     )
     deliveries: int
     redelivered: bool
@@ -114,9 +113,7 @@ class MessagePage(ListPage):
     """A page of the messages of a queue."""
 
     messages: list[MessageRow]
-    next: int | None = Field(
-        description="offset of the next page; null: none. A page of large messages ends at 512 KiB, before its limit"
-    )
+    next: int | None = Field(description="offset of the next page; null: none. A page ends at 512 KiB")
 
 
 class DestinationName(ApiModel):
@@ -141,7 +138,7 @@ class Deleted(ApiModel):
     """What was deleted."""
 
     deleted: int
-    missing: list[str] = Field(description="ids that do not wait there: a consumer has them, or they have gone")
+    missing: list[str] = Field(description="ids that do not wait there")
 
 
 class Purge(DestinationName):
@@ -213,8 +210,8 @@ class Redriven(ApiModel):
 class Plan(ApiModel):
     """Where dead letters would go."""
 
-    targets: dict[str, int] = Field(description="destination -> how many go there, if it has room; the first 100")
-    others: int = Field(description="how many go to further destinations")
+    targets: dict[str, int] = Field(description="destination -> how many go there, if it has room, of the first 100")
+    others: int = Field(description="how many go elsewhere")
     complete: bool = Field(description="all dead letters were looked at; false: the first 10,000")
     refusals: int = Field(description="how many would stay")
     refused: list[NotMoved] = Field(description="the first 1,000 of these")
@@ -230,7 +227,7 @@ class Publish(DestinationName):
     )
 
     body: str
-    headers: dict[str, str] = Field({}, description="as in a SEND, with those that ask something of the broker")
+    headers: dict[str, str] = Field({}, description="as in a SEND")
     body_encoding: Literal["utf-8", "base64"] = "utf-8"
 
 

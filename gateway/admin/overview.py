@@ -121,8 +121,7 @@ class OverviewNow(ApiModel):
     limits: dict[str, int]
     latency: Latency
     losses: dict[str, int] = Field(
-        description="messages that were lost since the start, by the way; not those that an operator removed, or that "
-        "went with their queue"
+        description="way -> messages lost since the start; not by an operator, or with their queue"
     )
     losing: int = Field(description="destinations that lost a message within the last minute")
     problems: list[ProblemRow]
@@ -163,7 +162,7 @@ class HistoryAnswer(ApiModel):
         "down"
     )
     gaps: list[HistoryGap]
-    kept: bool = Field(description="it outlives a restart, because there is a store or a journal")
+    kept: bool = Field(description="it outlives a restart")
 
 
 class OverviewApi(Api):

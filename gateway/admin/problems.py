@@ -39,14 +39,14 @@ class ProblemRow(ApiModel):
     """Something that is wrong at present."""
 
     id: str = Field(description="its kind")
-    target: str = Field(description="the destination; empty: it concerns the whole gateway")
+    target: str = Field(description="the destination; empty: the whole gateway")
     severity: Severity
     title: str
     what: str = Field(description="a sentence")
     since: Seconds
     link: str = Field(description="where it is in the console")
     remedy: str = Field(description="what helps")
-    page: str = Field(description="the page and section of the documentation")
+    page: str = Field(description="in the documentation")
 
 
 @dataclass(frozen=True, slots=True)

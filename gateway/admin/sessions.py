@@ -80,7 +80,7 @@ class Held(ApiModel):
     reason: str
     since: Seconds
     destination: str | None = Field(description="the queue that has no room")
-    receiver: str | None = Field(description="session of the subscriber that does not keep up")
+    receiver: str | None = Field(description="session of the slow subscriber")
 
 
 class SessionRow(ApiModel):
@@ -94,15 +94,13 @@ class SessionRow(ApiModel):
     peer: str
     connected_at: Seconds
     subscriptions: int
-    unacknowledged: int = Field(description="messages that it has not settled")
-    oldest_unacknowledged_age: float | None = Field(
-        description="age in seconds, at least, of the oldest of them; null: none"
-    )
+    unacknowledged: int = Field(description="not settled by it")
+    oldest_unacknowledged_age: float | None = Field(description="seconds, at least, of the oldest; null: none")
     transactions: int = Field(description="open ones")
-    pending_octets: int = Field(description="bytes that wait until the client reads them")
+    pending_octets: int = Field(description="bytes that the client has not read")
     frames_in: int
-    delivered: int = Field(description="frames that were handed to its connection")
-    heart_beat: list[int] = Field(description="milliseconds between heart-beats, out and in; 0: none")
+    delivered: int = Field(description="frames handed to its connection")
+    heart_beat: list[int] = Field(description="milliseconds, out and in; 0: none")
     held: Held | None
 
 
@@ -119,15 +117,13 @@ class SubscriptionRow(ApiModel):
     selector: str = Field(description="empty: none")
     prefetch: int | None = Field(description="as the client asked; null: it did not ask")
     unacknowledged: int
-    oldest_unacknowledged_age: float | None = Field(
-        description="age in seconds, at least, of the oldest of them; null: none"
-    )
+    oldest_unacknowledged_age: float | None = Field(description="seconds, at least, of the oldest; null: none")
     waiting: int | None = Field(
-        description="messages that wait in its queue, or that of its durable subscription; null: it has none"
+        description="messages in its queue, or that of its durable subscription; null: it has none"
     )
-    stored: int | None = Field(description="messages of that queue that outlive the process, unacknowledged ones too")
-    delivered: int | None = Field(description="messages of a queue; null: not counted for a topic")
-    durable: str | None = Field(description="name of the durable subscription; null: it ends with its session")
+    stored: int | None = Field(description="those of that queue that outlive the process, unacknowledged ones too")
+    delivered: int | None = Field(description="null: not counted for a topic")
+    durable: str | None = Field(description="its name; null: it ends with its session")
     browser: bool
 
 

@@ -84,7 +84,7 @@ class OffsetQuery(ApiModel):
 class ScheduledRow(ApiModel):
     """A scheduled message."""
 
-    id: str = Field(description="of the scheduled message; the message that is sent gets another id")
+    id: str = Field(description="the message that is sent gets another")
     destination: str = Field(description="as the lists name it; several are separated by commas")
     due: Seconds = Field(description="when it is sent, since the epoch")
     size: int = Field(description="bytes of the body")
@@ -116,7 +116,7 @@ class RetainedRow(ApiModel):
     topic: str
     id: str = Field(description="message-id")
     size: int = Field(description="bytes of the body")
-    age: float = Field(description="seconds since it came, as exactly as `oldest_age` of a destination")
+    age: float = Field(description="seconds since it came, like `oldest_age`")
     age_is_least: bool = Field(description="it may be much older")
     stored: bool = _OUTLIVES
     expires: Seconds | None
@@ -140,11 +140,9 @@ class OffsetRow(ApiModel):
     client_id: str
     resume: str = Field(description="the name that the client gives")
     topic: str = Field(description="or pattern")
-    position: int = Field(
-        description="number of the last message that the client has finished, up to 5 s ago, or 60 s without a store"
-    )
-    behind: int | None = Field(description="messages of the stream that come after that; null: of a pattern")
-    session: str = Field(description="that reads under this name now; empty: none")
+    position: int = Field(description="number of the last finished message, up to 5 s ago, or 60 s without a store")
+    behind: int | None = Field(description="messages of the stream after that; null: of a pattern")
+    session: str = Field(description="that reads now; empty: none")
 
 
 class OffsetPage(ListPage):
