@@ -14,7 +14,7 @@ import click
 _HEAD = """# Commands
 
 Made of `gateway --help` by `make docs`. Every command has `--help`. Behind its words stand its arguments, and then its
-options. Exit status 2 says that the command line is wrong.
+options, with defaults in brackets. Exit status 2 says that the command line is wrong.
 """
 
 Said = tuple[str, str]
@@ -81,7 +81,8 @@ def _shared(contexts: list[click.Context]) -> dict[Said, list[str]]:
 
 
 def _said(option: click.Parameter, context: click.Context) -> Said | None:
-    return option.get_help_record(context) if isinstance(option, click.Option) else None
+    said = option.get_help_record(context) if isinstance(option, click.Option) else None
+    return said and (said[0], said[1].replace("[default: ", "["))
 
 
 def _without(context: click.Context, shared: set[Said]) -> click.Context:

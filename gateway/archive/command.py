@@ -40,7 +40,7 @@ _INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
     type=_DURATION,
     default="60s",
     show_default=True,
-    help="How long a row waits at most for others, to share a file.",
+    help="How long a row may wait for others of its file.",
 )
 @click.option(
     "--max-bytes",
@@ -48,14 +48,14 @@ _INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
     default="64MiB",
     metavar="BYTES",
     show_default=True,
-    help="Segments of so many bytes together become a file without waiting.",
+    help="Segments of so many bytes become a file at once.",
 )
 @click.option(
     "--raw-retention",
     type=_DURATION,
     default="48h",
     show_default=True,
-    help="How long a raw file stays after `gateway pipeline compact` has put it into the history.",
+    help="How long a raw file stays after `gateway pipeline compact`.",
 )
 @click.option("--history-retention", type=_DURATION, help="How long an hour of history stays; else for ever.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each file.")

@@ -25,7 +25,7 @@ _ACTIONS = [action.value for action in Action]
 _TRANSPORTS = ["tcp", "websocket"]
 _UNIX = "unix"
 
-_GROUP = "A group of the user; repeatable. By default those of users_file."
+_GROUP = "A group of the user; repeatable. Default: as in users_file."
 
 _ADDRESS = (
     f"The user's address, behind all trusted proxies; {_UNIX}: a unix socket. "
@@ -61,7 +61,7 @@ def acl() -> None:
 @click.option("--group", "groups", multiple=True, help=_GROUP)
 @click.option("--transport", type=click.Choice(_TRANSPORTS), default=_TRANSPORTS[0], show_default=True)
 @click.option("--address", callback=_address, metavar="ADDRESS", help=_ADDRESS)
-@click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
 def explain(
     user: str,
     action: str,

@@ -30,9 +30,7 @@ _STDIN = 0
 @click.option("--header", "-H", "headers", multiple=True, callback=header, help="A header, as NAME:VALUE; repeatable.")
 @click.option("--content-type", default="", help="The header content-type.")
 @click.option("--persistent", is_flag=True, help="The header persistent:true, to survive a restart.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Lines of standard input are objects, as `subscribe` writes them."
-)
+@click.option("--json", "as_json", is_flag=True, help="Lines are objects, as `subscribe --json` writes them.")
 @click.option("--whole", is_flag=True, help="Send standard input as one body.")
 def send(
     destination: str,

@@ -30,7 +30,7 @@ LATE = 3  # the exit status if --timeout comes before --count messages
 @where
 @click.option("--header", "-H", "headers", multiple=True, callback=header, help="A header, as NAME:VALUE; repeatable.")
 @click.option("--selector", default="", help="Only messages with matching headers.")
-@click.option("--browse", is_flag=True, help="Show the waiting messages of a queue, consume none, and end.")
+@click.option("--browse", is_flag=True, help="Show a queue's waiting messages, consume none, and end.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Lines of JSON with headers and body, as `send --json` reads them."
 )

@@ -180,13 +180,13 @@ class _Replay(click.Command):
 @click.option("--broker", required=True, metavar="URL", help="stomp://user@host:port")
 @click.option("--rate", type=click.IntRange(0), default=0, metavar="N", help="Messages a second, at most.")
 @click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="Messages in all, at most.")
-@click.option("--id", "name", default="", metavar="NAME", help="Name of this replay; with it nothing is sent twice.")
+@click.option("--id", "name", default="", metavar="NAME", help="Its name; with it nothing is sent twice.")
 @click.option(
     "--partial-bodies",
     type=click.Choice(["refuse", "skip", "send"]),
     default="refuse",
     show_default=True,
-    help="What to do with messages if the journal kept only a part of the body, or nothing.",
+    help="Messages whose body the journal has not whole.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, and send nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -168,31 +168,31 @@ stuck_after = click.option(
 )
 since = click.option("--since", default="24h", show_default=True, help="2h, 7d, today, 2026-11-21T14:30 ...: UTC.")
 since_or_first = click.option("--since", default="", help="2h, 7d ...; else the first row of the last 24 h.")
-until = click.option("--until", default="now", show_default=True, help="The end of the span, written like --since.")
+until = click.option("--until", default="now", show_default=True, help="The end, written like --since.")
 conf = click.option(
     "--conf",
     "conf",
     type=name_and_value,
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of Spark; can be repeated.",
+    help="A setting of Spark; repeatable.",
 )
 _SPARK = (
     click.option("--master", metavar="URL", help="Master of Spark.  [default: local[2]]"),
-    click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://host:port, instead."),
+    click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port, instead."),
     conf,
 )
 _JOB = (
     click.argument("job", type=click.Choice([*JOBS, "all"])),
     archive,
     tables,
-    click.option("--once", is_flag=True, help="End when all files of the archive have been read."),
+    click.option("--once", is_flag=True, help="End when all files have been read."),
     click.option(
         "--interval",
         type=duration_like(_LIKE, SHORTEST_INTERVAL),
         default="10s",
         show_default=True,
-        help="Pause from one look to the next.",
+        help="Pause between two looks.",
     ),
     click.option(
         "--files",
@@ -200,7 +200,7 @@ _JOB = (
         metavar="N",
         default=200,
         show_default=True,
-        help="Files of the archive in a batch, at most; fewer need less memory.",
+        help="Most files of a batch; fewer need less memory.",
     ),
     click.option("--publish", metavar="URL", help="Send results, too: stomp://user@host:port/topic/name."),
     click.option("--reset-checkpoint", is_flag=True, help="Forget the tables, and compute them anew."),

@@ -57,14 +57,12 @@ def _of_sides(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("destinations", nargs=-1, metavar="[SOURCE[=TARGET]]...")
 @click.option("--from", "source", default="", metavar="URL", help="The source: stomp://user@host:port.")
 @click.option("--to", "target", default="", metavar="URL", help="The target; stomps for TLS.")
-@click.option("--config", type=_FILE, help="A file with tables [[relay]], in place of all options but the log's.")
+@click.option("--config", type=_FILE, help="A file with [[relay]] tables instead of options, but for the log's.")
 @_of_sides
 @click.option("--client-id", default="", help="The header `client-id` of CONNECT for --from.")
 @click.option("--durable", is_flag=True, help="Subscriptions to topics outlive the connection.")
 @click.option("--prefetch", default=settings.PREFETCH, show_default=True, help="Most messages of one SOURCE in flight.")
-@click.option(
-    "--name", default="", help="The relay's name in the header `relayed`; by default both servers' addresses."
-)
+@click.option("--name", default="", help="Its name in the header `relayed`; by default both addresses.")
 @click.option("--http", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics there.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "human"]), default="auto", show_default=True)
 @click.option(
