@@ -69,7 +69,7 @@ class SecuritySettings(BaseSettings):
 
     tcp_proxy_protocol: bool = False
     """Whether connections to tcp and tcp_tls begin with a PROXY protocol header (HAProxy; nginx with `proxy_protocol
-    on`). Then every connection must have one and come from trusted_proxies."""
+    on`). Then all must have one, and come from trusted_proxies."""
 
     websocket_proxy_protocol: bool = False
     """Whether connections to websocket and websocket_tls begin with a PROXY protocol header, before the HTTP
@@ -123,15 +123,15 @@ class SecuritySettings(BaseSettings):
     """Key in the cookie's data that holds the user's name."""
 
     login_attempts: Annotated[int, Field(ge=1, le=100_000)] = 60
-    """Wrong passcodes of one address in a minute, after which its logins are refused unchecked for a minute; refusals
-    of the `authenticator` count, too. An address with a successful login within a day is still checked, until it has as
-    many failures of its own. Tokens, tickets, cookies and certificates are always checked."""
+    """Wrong passcodes of one address in a minute, and refusals of the `authenticator`, after which its logins are
+    refused unchecked for a minute. An address with a successful login within a day is checked until it has as many
+    failures of its own. Tokens, tickets, cookies and certificates are always checked."""
 
     login_delay: Annotated[Seconds, Field(ge=0, le=10)] = 1.0
     """Seconds until a failed login is answered, so that guessing is slow."""
 
     admin_groups: Names = Field([])
-    """Groups whose users may use the admin API and the console with login and passcode, as with the `admin_token`."""
+    """Groups whose users may use the admin API and the console with login and passcode."""
 
     metrics_token: Token = Field("", repr=False)
     """Bearer token for `/metrics` only. Empty: scrapers need the credentials of the admin API."""
@@ -147,8 +147,8 @@ class SecuritySettings(BaseSettings):
     """Sessions of one user (0: no limit); `anonymous` has no limit."""
 
     max_handshakes: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Connections that have not logged in. Above it, a connection of the address that has most of them is closed: the
-    oldest without credentials, else the newest."""
+    """Connections that have not logged in. Above it, one of the address that has most is closed: the oldest without
+    credentials, else the newest."""
 
     max_frames_per_second: FrameRate = 0
     """Average frames per second of one session (0: no limit). The gateway reads from it no faster."""
@@ -170,12 +170,11 @@ class SecuritySettings(BaseSettings):
     """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
-    """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
-    that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
+    """Memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client that costs
+    most memory is closed. 0: 3/4 of the memory of the container or machine."""
 
     rule: Annotated[tuple[rules.RuleTable, ...], NoDecode] = ()
-    """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything. Otherwise
-    what no rule allows is refused."""
+    """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything."""
 
     @field_validator("rule", mode="before")
     @classmethod
@@ -194,7 +193,7 @@ class JournalSettings(BaseSettings):
     model_config = _PART
 
     journal: Place = None
-    """Folder of the [journal](journal.md), which records events of messages and sessions. None: nothing is recorded."""
+    """Folder of the [journal](journal.md). None: nothing is recorded."""
 
     journal_id: str = Field(
         "gateway",
@@ -211,8 +210,8 @@ class JournalSettings(BaseSettings):
     """Bytes of records that may wait for the disk."""
 
     journal_when_full: str = Field("drop", pattern="^(drop|block)$")
-    """What happens when journal_queue is full: `drop` leaves records out and counts them; `block` blocks publishers
-    from 3/4 of it."""
+    """When journal_queue is full: `drop` leaves records out and counts them; `block` blocks publishers from 3/4 of
+    it."""
 
     journal_bodies: Bodies = "all"
     """How much of each body the journal keeps: `all`, `none`, or bytes from its start. A policy key of this name
@@ -238,8 +237,8 @@ class ObserveSettings(BaseSettings):
     at most the first 100 that match."""
 
     trace_endpoint: Endpoint = ""
-    """Address that gets spans, as OTLP over HTTP: `http://127.0.0.1:4318/v1/traces`. Needs the extra `otel` of the
-    wheel. Empty: no [tracing](tracing.md)."""
+    """Address of the collector, as OTLP over HTTP: `http://127.0.0.1:4318/v1/traces`. Needs the extra `otel`. Empty: no
+    [tracing](tracing.md)."""
 
     trace_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Fraction of messages that are traced, of those without a `traceparent`; else its flag decides."""
+    """Fraction of messages that are traced; the flag of a `traceparent` takes precedence."""

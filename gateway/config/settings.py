@@ -78,12 +78,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     check-config --hypercorn` prints it."""
 
     allowed_origins: Origins = Field([])
-    """Origins of web pages (scheme://host[:port]) that may open a WebSocket besides pages from the gateway's own host
-    name: `https://*.example.org` for all hosts below example.org, `*` for every page."""
+    """Origins (scheme://host[:port]) of web pages that may open a WebSocket besides those of the gateway's own host:
+    `https://*.example.org` for all hosts below it, `*` for every page."""
 
     users_file: Place = None
-    """File of users, written by `gateway passwd`. Some authenticator is required as soon as a listener is not on
-    loopback."""
+    """File of users, written by `gateway passwd`. Listeners beyond loopback need some authenticator."""
 
     store: Store = "memory"
     """Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`."""
@@ -94,37 +93,35 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     server_name: str = Field(
         "stomp-gateway", pattern=r"^[!-.0-~]+$", description="printable ASCII without spaces and slashes"
     )
-    """Name in the `server` header of CONNECTED."""
+    """Name in the header `server` of CONNECTED."""
 
     server_version: bool = True
-    """Whether the gateway's version follows server_name. ERROR frames and public HTTP answers never have the
-    version."""
+    """Whether the gateway's version follows server_name; ERROR frames and public HTTP answers never have it."""
 
     connect_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
-    """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); the WebSocket upgrade has as
-    many."""
+    """Seconds from the connection to the login (RabbitMQ: 10); the WebSocket upgrade has as many."""
 
     heartbeat_send: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
-    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Clients get the interval
-    that they ask for, if it is longer."""
+    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Clients may ask for a
+    longer one."""
 
     heartbeat_receive: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 250
     """Shortest interval in milliseconds at which the server wants heart-beats (0: none)."""
 
     heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = 2.0
-    """Number of its heart-beat intervals without a byte after which a client counts as dead."""
+    """Heart-beat intervals without a byte after which a client counts as dead."""
 
     websocket_ping: Annotated[Seconds, Field(ge=0, le=3600)] = 25.0
     """Seconds between WebSocket pings to each client (0: none). nginx closes an idle connection after 60."""
 
     close_linger: Annotated[Seconds, Field(ge=0, le=30)] = 1.0
-    """Seconds for which a closed connection stays readable, so that the client can read the ERROR."""
+    """Seconds for which a closed connection stays readable, for the ERROR."""
 
     drain_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 10.0
     """Seconds that a shutdown may take before connections are cut. Under hypercorn's own command it is at most 60."""
 
     drain_retry: Annotated[Milliseconds, Field(ge=0, le=3_600_000)] = 2_000
-    """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR)."""
+    """Milliseconds after which clients should reconnect after a shutdown (`retry-after` on the ERROR)."""
 
     max_headers: Annotated[int, Field(ge=10, le=100_000)] = 1_000
     """Header lines per frame (RabbitMQ: 100, Apollo: 1,000)."""
@@ -151,15 +148,15 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Bytes held by all open transactions of one session until COMMIT."""
 
     max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
-    """Unacknowledged messages of one subscription to a queue, if the client sends no `prefetch-count` (ActiveMQ:
-    1,000). Further messages wait."""
+    """Unacknowledged messages of one subscription to a queue without `prefetch-count` (ActiveMQ: 1,000). Further
+    messages wait."""
 
     max_unacknowledged_bytes: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
     """Bytes of unacknowledged messages of one subscription. Further messages wait; a larger one is sent alone."""
 
     max_outbound: Annotated[Size, Field(ge=64 * KIB, le=4096 * MIB)] = 32 * MIB
-    """Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its publishers are
-    blocked; above it a client that does not read within slow_consumer_timeout is closed."""
+    """Bytes that may wait for one client, at least twice max_body. At 3/4 of it its publishers are blocked; above it a
+    client that does not read within slow_consumer_timeout is closed."""
 
     slow_consumer_timeout: Annotated[Seconds, Field(gt=0, le=600)] = 2.0
     """Seconds for which a client that reads nothing may block its publishers. Then a full buffer closes it."""
@@ -176,8 +173,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Delayed messages (0: every delay is refused)."""
 
     max_durable_subscriptions: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
-    """Durable and shared subscriptions, with or without consumers. Each costs about 4 KiB; the policy key
-    `idle_timeout` ends unused ones."""
+    """Durable and shared subscriptions, at about 4 KiB each; the policy key `idle_timeout` ends unused ones."""
 
     max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
     """Retained messages, one for each topic (0: `retain:set` is refused)."""
@@ -209,8 +205,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
 
     # Last, because in the file no other setting can follow a [[policy]] header.
     policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = ()
-    """Limits, redelivery, dead letters and more for destinations by pattern: [policies](policies.md). There is no
-    variable."""
+    """[Policies](policies.md) of destinations by pattern. There is no variable."""
 
     _old_names: tuple[str, ...] = PrivateAttr(())
 
