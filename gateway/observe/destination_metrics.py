@@ -80,7 +80,7 @@ class DestinationMetrics:
         yield GaugeMetricFamily("gateway_queues_full", "Queues that hold their publishers back.", last.full)
         yield GaugeMetricFamily(
             "gateway_destinations_losing",
-            "Destinations that dropped messages, let them expire, or made dead letters of them within the last minute.",
+            "Destinations that lost messages within the last minute: dropped, expired or dead letters.",
             self._broker.context.tallies.losing,
         )
         yield GaugeMetricFamily(
@@ -161,7 +161,7 @@ class DestinationMetrics:
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
         counts = CounterMetricFamily(
             "gateway_destination_messages",
-            "Messages since the destination came to be, by what happened; one that is lost counts in one way.",
+            "Messages since the destination came to be; a loss counts in one way.",
             labels=[*label, "event"],
         )
         known = self._broker.destinations

@@ -47,24 +47,24 @@ if TYPE_CHECKING:
     from gateway.transports.wire.fairness import FairGates
 
 COUNTERS = (
-    ("connections", "gateway_connections", "Transport connections accepted."),
+    ("connections", "gateway_connections", "Connections accepted."),
     ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
     ("frames_in", "gateway_frames_received", "Frames received from clients."),
-    ("bytes_in", "gateway_received_bytes", "Bytes of STOMP received from clients."),
+    ("bytes_in", "gateway_received_bytes", "Bytes of STOMP from clients."),
     ("bytes_out", "gateway_sent_bytes", "Bytes of STOMP handed to sockets."),
     ("published", "gateway_messages_published", "Messages accepted from SEND; at COMMIT inside a transaction."),
     ("delivered", "gateway_messages_delivered", "Messages put into outboxes of subscribers."),
-    ("redelivered", "gateway_messages_redelivered", "Deliveries of a message that had been delivered before."),
+    ("redelivered", "gateway_messages_redelivered", "Deliveries of a message after its first."),
     ("unroutable", "gateway_messages_unroutable", "Messages to a topic without a subscriber."),
     ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
     ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
-    ("dead_lettered", "gateway_messages_dead_lettered", "Messages that went to a dead-letter queue."),
-    ("moved", "gateway_messages_moved", "Messages that an operator moved to another destination, or back."),
+    ("dead_lettered", "gateway_messages_dead_lettered", "Messages that became dead letters."),
+    ("moved", "gateway_messages_moved", "Messages that operators moved or sent back."),
     ("expired", "gateway_messages_expired", "Messages that expired before they were consumed."),
     ("conflated", "gateway_messages_conflated", "Messages that a newer one of their key replaced."),
-    ("duplicates", "gateway_messages_duplicate", "Messages not routed because their dedup-id was known."),
-    ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
-    ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
+    ("duplicates", "gateway_messages_duplicate", "Messages not routed: their dedup-id was known."),
+    ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended: the client was silent."),
+    ("slow_consumers", "gateway_slow_consumers", "Sessions ended: the client did not read."),
     (
         "misspelt_headers",
         "gateway_misspelt_headers",
@@ -104,7 +104,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
     ("gateway_messages_waiting", "Messages in queues that no consumer has.", lambda broker: broker.context.waiting),
     (
         "gateway_stored_bytes",
-        "Memory of all messages: waiting, unacknowledged, delayed, retained, in transactions, incomplete.",
+        "Memory of all messages, also of incomplete ones.",
         lambda broker: broker.memory.used,
     ),
     (
@@ -115,22 +115,22 @@ GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
     ("gateway_messages_retained", "Topics with a retained message.", lambda broker: len(broker.router.retained)),
     (
         "gateway_log_messages",
-        "Messages in the streams that topics keep for replay, in memory or store.",
+        "Messages in the streams of topics.",
         lambda broker: broker.registry.streams.messages,
     ),
     (
         "gateway_log_memory_bytes",
-        "Memory of the streams that topics keep for replay.",
+        "Memory of these streams.",
         lambda broker: broker.registry.streams.nbytes,
     ),
     (
         "gateway_log_cursors",
-        "Stored offsets of clients that replay a topic.",
+        "Stored offsets of clients of streams.",
         lambda broker: len(broker.router.replay.offsets),
     ),
     (
         "gateway_memory_limit_bytes",
-        "The setting memory_limit; from 3/4 of it publishers are held back.",
+        "The setting memory_limit.",
         lambda broker: broker.quotas.memory_limit,
     ),
 )
@@ -222,17 +222,17 @@ def of_broker(broker: Broker, held: Sized) -> Iterator[Metric]:
 def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "gateway_store_failed",
-        "1 while durable messages are refused: the store cannot be written, or its disk is nearly full.",
+        "1 while durable messages are refused: the store fails, or its disk is nearly full.",
         bool(storage.failure),
     )
     yield GaugeMetricFamily(
         "gateway_store_pending_bytes",
-        "Memory of all changes that wait to be written; beyond a limit publishers are held back.",
+        "Memory of changes that wait to be written.",
         storage.nbytes,
     )
     yield GaugeMetricFamily(
         "gateway_messages_in_backlog",
-        "Messages that wait in the store alone; gateway_messages_waiting counts them, too.",
+        "Messages in the store alone, of gateway_messages_waiting.",
         storage.in_backlog,
     )
     yield SummaryMetricFamily(
@@ -243,7 +243,7 @@ def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
         ("gateway_store_failures", "Failed attempts to write to the store, or to read.", committer.failures),
         (
             "gateway_store_damaged_messages",
-            "Messages left out because their rows in the store are damaged.",
+            "Messages left out: their rows are damaged.",
             committer.damaged,
         ),
     ):
@@ -253,14 +253,10 @@ def of_store(storage: Storage, committer: Committer) -> Iterator[Metric]:
 def of_journal(journal: Journal) -> Iterator[Metric]:
     worker = journal.worker
     yield GaugeMetricFamily("gateway_journal_failed", "1 while the journal cannot be written.", bool(journal.failure))
-    yield GaugeMetricFamily(
-        "gateway_journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.queued
-    )
-    yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
-    yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
-    yield CounterMetricFamily(
-        "gateway_journal_rows_dropped", "Rows dropped because too many waited to be written.", journal.rows_dropped
-    )
+    yield GaugeMetricFamily("gateway_journal_pending_bytes", "Bytes that wait to be written.", journal.queued)
+    yield CounterMetricFamily("gateway_journal_rows_written", "Rows written.", worker.rows)
+    yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written.", worker.nbytes)
+    yield CounterMetricFamily("gateway_journal_rows_dropped", "Rows dropped: too many waited.", journal.rows_dropped)
 
 
 # A network disk may take long to answer: a thread asks the disks before a scrape, for so many seconds at most.
@@ -328,31 +324,29 @@ def of_health(
     if functions_failed is not None:
         yield CounterMetricFamily(
             "gateway_handler_failures",
-            "Requests that a function of the setting handlers failed at, refused, or took too long for.",
+            "Requests that a function of handlers failed at, refused, or took too long for.",
             functions_failed,
         )
 
 
 def of_spans(spans: Spans) -> Iterator[Metric]:
     for name, text, value in (
-        ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
+        ("gateway_spans_sent", "Spans that the collector took.", spans.sent),
         (
             "gateway_spans_dropped",
             "Spans dropped: too many waited, or the collector did not take them.",
             spans.dropped,
         ),
-        ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
+        ("gateway_messages_untraced", "Messages not traced: too many came.", spans.left_out),
     ):
         yield CounterMetricFamily(name, text, value)
     yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
-    yield GaugeMetricFamily(
-        "gateway_spans_failed", "1 while the collector of traces takes nothing.", bool(spans.failure)
-    )
+    yield GaugeMetricFamily("gateway_spans_failed", "1 while the collector takes nothing.", bool(spans.failure))
 
 
 _STEP = 2
 
-TURN = "gateway_turn_seconds", "Time from a chunk of bytes of a client until its effects were handed to the sockets."
+TURN = "gateway_turn_seconds", "Time from bytes of a client until their effects were handed to sockets."
 QUEUE = "gateway_queue_seconds", "Time from the SEND to the first delivery."
 ACK = "gateway_ack_seconds", "Time from the delivery to its ACK."
 
@@ -387,23 +381,23 @@ def of_overload(
     yield labelled(GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", fair_gates.waiting)
     text = "Times a session was not read for a while."
     yield labelled(CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals)
-    text = "Sessions ended because the client did not read, by the limit of its outbox."
+    text = "Sessions ended: the client did not read, and its outbox was full."
     yield labelled(
         CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", broker.context.slow_consumers.by_limit
     )
     yield GaugeMetricFamily("gateway_connections_open", "Connections, with or without a login.", limits.connections)
-    yield GaugeMetricFamily("gateway_handshakes", "Connections that have not logged in yet.", limits.handshakes)
+    yield GaugeMetricFamily("gateway_handshakes", "Connections without a login.", limits.handshakes)
     yield GaugeMetricFamily(
         "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", broker.memory.partial
     )
-    text = "1 while publishers are held back because memory is short."
+    text = "1 while publishers are held back: memory is short."
     yield GaugeMetricFamily("gateway_memory_short", text, broker.memory.pressed)
     text = "1 while memory is full, and new clients are sent away."
     yield GaugeMetricFamily("gateway_memory_full", text, bool(guard.reason))
     yield GaugeMetricFamily(
         "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
     )
-    text = "Memory of the process at the last look; 0: the memory guard is off."
+    text = "Memory of the process; 0: the memory guard is off."
     yield GaugeMetricFamily("gateway_memory_resident_bytes", text, guard.resident)
-    text = "Sessions ended because memory was full and they cost most."
+    text = "Sessions ended: memory was full, and they cost most."
     yield CounterMetricFamily("gateway_memory_closed", text, guard.closed)
