@@ -3,10 +3,8 @@ a reason why there are none.
 
 Tests are looked up in the syntax trees of the test files.  That a test shows what the row says is for its readers.
 
-    head    = "|" 1*(cell "|")
-    row     = "|" 1*(cell "|")                   of a head that begins "What you get" or "There":
-                                                     the first cell begins with "**" name ".**", which may be a link
-                                                 of the head "Feature", "Tests": name, and tests or reason
+    promise = "* **" name ".** " text ["<br>" how to ask for it]     the name may be a link
+    shown   = "| " name " | " tests or reason " |"
     test    = "`" "tests/" file ".py" "::" [class "::"] name "`"
     reason  = "Not there: " text "."
     link    = "[" text "](" [file] ["#" heading] ")"
@@ -21,7 +19,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -33,51 +30,12 @@ WORDS = "".join((PAGE.parent / f"{name}.md").read_text() for name in ("headers",
 
 _TEST = re.compile(r"`(tests/[^`]*::[^`]*)`")
 _REASON = re.compile(r"Not there: .{20,}\.")
-_NAME = re.compile(r"\*\*\[?([^*\]]+)(?:\]\([^)]*\))?\.\*\* .+")
+_PROMISE = re.compile(r"\* \*\*\[?([^*\]]+)(?:\]\([^)]*\))?\.\*\* .+")
+_SHOWN = re.compile(r"\| ([^|]+) \| ([^|]+) \|")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
 _WORD = re.compile(r"`([A-Za-z_][\w-]+)(?::[^`]*)?`")
 
-HEADS = [["What you get", "How you ask for it"], ["There", "Here"], ["Feature", "Tests"]]
-
-
-class Row(NamedTuple):
-    """A row of a table, and the table's head."""
-
-    line: int
-    head: list[str]
-    cells: list[str]
-
-    @property
-    def promise(self) -> str | None:
-        """The name of what it promises; `None`: the row is of another kind."""
-        found = _NAME.match(self.cells[0])
-        return found[1] if found and self.head[0] != "Feature" else None
-
-    @property
-    def fault(self) -> str:
-        """What is wrong with it; empty: nothing."""
-        if len(self.cells) != len(self.head):
-            return "has not as many cells as its head"
-        last = self.cells[-1]
-        if self.head[-1] == "Tests":
-            return "" if _TEST.search(last) or _REASON.fullmatch(last) else "names no test, and gives no reason"
-        return "" if self.promise else "does not begin with its name"
-
-
-def rows_of(text: str) -> Iterator[Row]:
-    """All rows of all tables, without their heads."""
-    head: list[str] = []
-    behind = False  # the line that ends the head
-    for number, line in enumerate(text.splitlines(), 1):
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|"):
-            behind = False
-        elif set(line) <= set("|-"):
-            behind = True
-        elif behind:
-            yield Row(number, head, cells)
-        else:
-            head = cells
+HEAD = ("| Feature | Tests |", "|---|---|")
 
 
 @cache
@@ -110,17 +68,32 @@ def is_there(test: str) -> bool:
     return path.name.startswith("test_") and path.is_file() and name in collected_in(path)
 
 
+def promised(text: str) -> list[str]:
+    return [found[1] for found in map(_PROMISE.fullmatch, text.splitlines()) if found]
+
+
+def shown(text: str) -> list[str]:
+    return [found[1] for line in text.splitlines() if line not in HEAD and (found := _SHOWN.fullmatch(line))]
+
+
+def fault_of(line: str) -> str:
+    """What is wrong with a row; empty: nothing, or it is no row."""
+    if line.startswith("* "):
+        return "" if _PROMISE.fullmatch(line) else "does not begin with its name"
+    if not line.startswith("|") or line in HEAD:
+        return ""
+    if not (row := _SHOWN.fullmatch(line)):
+        return "has not two cells"
+    return "" if _TEST.search(row[2]) or _REASON.fullmatch(row[2]) else "names no test, and gives no reason"
+
+
 def faults(text: str) -> Iterator[str]:
-    rows = list(rows_of(text))
-    for row in rows:
-        if row.fault:
-            yield f"line {row.line}: {row.cells[0]!r} {row.fault}"
-    promised = [row.promise for row in rows if row.promise]
-    shown = [row.cells[0] for row in rows if row.head == ["Feature", "Tests"]]
-    for name in sorted({*promised, *shown}):
-        if (promised.count(name), shown.count(name)) != (1, 1):
-            yield f"{name!r} is promised {promised.count(name)} times and shown {shown.count(name)} times"
+    for name in sorted({*promised(text), *shown(text)}):
+        if (promised(text).count(name), shown(text).count(name)) != (1, 1):
+            yield f"{name!r} is promised {promised(text).count(name)} times and shown {shown(text).count(name)} times"
     for number, line in enumerate(text.splitlines(), 1):
+        if fault := fault_of(line):
+            yield f"line {number}: {line[:40]!r} {fault}"
         for test in _TEST.findall(line):
             if not is_there(test):
                 yield f"line {number}: there is no test {test}"
@@ -134,31 +107,21 @@ def test_every_promise_names_tests_that_are_there_or_a_reason() -> None:
     assert list(faults(TEXT)) == []
 
 
-def test_the_tables_are_whole() -> None:
-    """Else a row, or half of one, could hide from this test."""
-    rows = list(rows_of(TEXT))
-    ends = [line for line in TEXT.splitlines() if line.startswith("|--")]
-    assert len(rows) + 2 * len(ends) == sum(line.startswith("|") for line in TEXT.splitlines())
-    assert all(row.head in HEADS for row in rows)
-    assert {tuple(row.head) for row in rows} == set(map(tuple, HEADS))
-
-
 def test_the_tests_stand_in_the_order_of_the_promises() -> None:
-    rows = list(rows_of(TEXT))
-    shown = [row.cells[0] for row in rows if row.head == ["Feature", "Tests"]]
-    assert [row.promise for row in rows if row.promise] == shown
+    assert promised(TEXT) == shown(TEXT)
+    assert len(shown(TEXT)) > 100
 
 
 def test_what_one_asks_for_is_explained() -> None:
-    """Headers, keys and settings in the column of how to ask."""
-    words = {word for row in rows_of(TEXT) if row.head == HEADS[0] for word in _WORD.findall(row.cells[1])}
+    """Headers, keys and settings in what tells how to ask."""
+    rows = PAGE.read_text().split("\n## Differences")[0].splitlines()
+    words = {word for row in rows for word in _WORD.findall(row.partition("<br>")[2])}
     assert {word for word in words if not re.search(rf"`{word}[`:]", WORDS)} == set()
     assert {"prefetch-count", "when_full", "memory_limit"} < words
 
 
 HERE = "tests/test_features.py"
 GOOD = f"`{HERE}::test_a_fault_is_found`"
-HEAD = "| What you get | How you ask for it |\n|---|---|\n"
 
 
 @pytest.mark.parametrize(
@@ -169,13 +132,13 @@ HEAD = "| What you get | How you ask for it |\n|---|---|\n"
         ("**A.** Words.", "It is tested by hand, and that must be enough.", "gives no reason"),
         ("**A.** Words.", f"`{HERE}`, all of it", "names no test"),
         ("**A.** Words.", f"{GOOD}<br>`{HERE}::test_gone`", "there is no test"),
-        ("**A.** Words.", f"{GOOD} | more", "as many cells"),
+        ("**A.** Words.", f"{GOOD} | more", "two cells"),
         ("**B.** Words.", GOOD, "'A' is promised 0 times and shown 1 times"),
         ("Words.", GOOD, "does not begin with its name"),
         ("**[A](semantics.md#nowhere).** Words.", GOOD, "leads nowhere"),
     ],
 )
 def test_a_fault_is_found(promise: str, cell: str, fault: str) -> None:
-    text = f"{HEAD}| {promise} | words |\n\n| Feature | Tests |\n|---|---|\n| A | {cell} |\n"
+    text = f"* {promise}<br>words\n\n| Feature | Tests |\n|---|---|\n| A | {cell} |\n"
     found = list(faults(text))
     assert any(fault in each for each in found) if fault else not found
