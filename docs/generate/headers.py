@@ -105,7 +105,9 @@ def _values(row: HeaderRow) -> str:
         texts.setdefault(short(each.values.allowed), []).append(f"`{each.name}`")
     (first, _), *others = texts.items()
     shown = ". ".join([first, *(f"{', '.join(names)}: {text}" for text, names in others)])
-    return "" if shown == "anything" else f"*{shown}.*"
+    # "a destination" says no more than "The destination of the message."
+    is_said = re.fullmatch(r"a (\w+)", shown) and f"The {shown[2:]}" in row.meaning
+    return "" if shown == "anything" or is_said else f"*{shown}.*"
 
 
 def short(allowed: str) -> str:

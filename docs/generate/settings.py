@@ -36,7 +36,7 @@ Bytes and durations may have a unit, also in policies; in the file such a value 
 * Bytes: `kB`, `MB`, `GB`, `TB` (1,000 each), `KiB`, `MiB`, `GiB`, `TiB` (1,024 each).
 * Durations: `ms`, `s`, `min` or `m`, `h`, `d`, `w`, or their words, like `1.5h` or `7 days`.
 
-In brackets stand the default and the values that are allowed.
+In brackets stand the default, if there is one, and the values that are allowed.
 
     gateway check-config          # the settings in force, and the source of each value
     gateway check-config --bind   # and whether the ports are free
@@ -56,13 +56,14 @@ def _section(title: str, names: Iterable[str]) -> str:
 
 def _row(name: str, field: FieldInfo) -> str:
     shown = f"[[{name}]]" if name in TABLES else name
-    return f"* `{shown}` ({'; '.join(filter(None, [_default(field), _allowed(field)]))}): {descriptions()[name]}\n"
+    facts = "; ".join(filter(None, [_default(field), _allowed(field)]))
+    return f"* `{shown}`{f' ({facts})' if facts else ''}: {descriptions()[name]}\n"
 
 
 def _default(field: FieldInfo) -> str:
     value, quantity = field.default, quantity_of(field)
     if value is None or value in ("", [], ()):
-        return "none"
+        return ""
     return f"`{_short(quantity, value) if quantity else toml(value)}`"
 
 

@@ -225,7 +225,7 @@ class TestReference:
         assert reference.descriptions().keys() == Settings.model_fields.keys()
         for name, text in reference.descriptions().items():
             assert text.endswith("."), name
-            assert f"* `{name}` (" in page() or f"* `[[{name}]]` (" in page()
+            assert f"\n* `{name}`" in page() or f"\n* `[[{name}]]`" in page()
 
     def test_in_force_with_sources_and_without_secrets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
