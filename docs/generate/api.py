@@ -71,10 +71,12 @@ the number of all entries that match.
 ## Examples
 
 They are for a shell with this function, and with variables: `GATEWAY` (`http://127.0.0.1:8000`), `ADMIN_TOKEN`, ids
-and names out of the lists (`SESSION`, `MESSAGE`, `SCHEDULED`, `OFFSET`, `DURABLE`), and alice's `PASSCODE`. A GET
-without an example is like `api "$GATEWAY/api/v1/overview"`.
+and names out of the lists (`SESSION`, `MESSAGE`, `SCHEDULED`, `OFFSET`, `DURABLE`), and alice's `PASSCODE`. A GET or
+DELETE without an example is like one of these.
 
     %s
+    api "$GATEWAY/api/v1/sessions?limit=10&sort=-connected_at"
+    api -X DELETE "$GATEWAY/api/v1/sessions/$SESSION?reason=maintenance"
 """
 
 _LONGEST_LINE = 110
@@ -210,17 +212,17 @@ class Objects:
     def fields_of(self, name: str) -> str:
         """The lines of its fields, those of one type in one line where nothing is to be said of them."""
         required = self.schema_of(self.models[name]).get("required", ())
-        lines: list[str] = []
-        same = ""  # the type of the last line, if nothing is said of it
+        fields: list[tuple[list[str], str]] = []  # names, and what follows them
         for field, facts in self.own(self.models[name]).items():
             kind, text = _kind(facts), _said_there(facts)
-            line = f"{field}{'' if field in required else '?'}: {kind}"
-            if not text and same == kind and len(lines[-1] + line) < _LONGEST_LINE:
-                lines[-1] = f"{lines[-1].rpartition(': ')[0]}, {line}"
+            shown = f"{field}{'' if field in required else '?'}"
+            if not text and fields and fields[-1][1] == kind:
+                fields[-1][0].append(shown)
             else:
-                lines += textwrap.wrap(f"{line} ({text})" if text else line, _LONGEST_LINE, subsequent_indent="  ")
-            same = "" if text else kind
-        return "".join([f"    {line}\n" for line in lines])
+                fields.append(([shown], f"{kind} ({text})" if text else kind))
+        lines = [f"{', '.join(names)}: {rest}" for names, rest in fields]
+        wrapped = [part for line in lines for part in textwrap.wrap(line, _LONGEST_LINE, subsequent_indent="  ")]
+        return "".join([f"    {line}\n" for line in wrapped])
 
 
 def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:
@@ -232,9 +234,10 @@ def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:
     shown = [each for each in parameters_of(endpoint.query) if each["name"] not in ("limit", "offset")]
     if shown:
         yield "".join([_parameter(each, fields) for each in shown])
-    # That of an address alone is said at the top.
-    if endpoint.method not in ("GET", "OPTIONS") or endpoint.example.keys() - path_parameters(endpoint.path):
-        yield textwrap.indent(f"{example_of(endpoint)}\n", "    ")
+    example = example_of(endpoint)
+    # Those of an address alone are said at the top.
+    if endpoint.method != "OPTIONS" and not re.fullmatch(r'(?:api|curl -sS)(?: -X DELETE)? "[^"]+"', example):
+        yield textwrap.indent(f"{example}\n", "    ")
     if endpoint.body is not None:
         yield f"Body:{_more(endpoint.body.__name__, objects)}\n"
         yield objects.fields_of(endpoint.body.__name__)

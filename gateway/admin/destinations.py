@@ -117,7 +117,7 @@ class DestinationRow(ApiModel):
     durable: bool
     dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
-    published: int = Field(description="since the destination came to be, like the next ones")
+    published: int = Field(description="since the destination came to be; so are those up to `lost`")
     delivered: int = Field(description="to consumers or subscribers")
     acknowledged: int
     dropped: int = Field(
@@ -127,7 +127,7 @@ class DestinationRow(ApiModel):
     expired: int
     conflated: int = Field(description="replaced by a newer one of their key")
     lost: int = Field(description="dropped, dead_lettered and expired; a topic's has what its slow subscribers lost")
-    published_rate: float = Field(description="per second, of the last five seconds, like the next ones")
+    published_rate: float = Field(description="per second, of the last five seconds; so are all rates")
     delivered_rate: float
     acknowledged_rate: float
     dropped_rate: float

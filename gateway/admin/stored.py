@@ -135,7 +135,7 @@ class RetainedDetail(MessageContent, RetainedRow):
 class OffsetRow(ApiModel):
     """How far a client has read that resumes by name."""
 
-    name: str = Field(description="made of the three that follow")
+    name: str = Field(description="made of login, client_id and resume")
     login: str
     client_id: str
     resume: str = Field(description="the name that the client gives")
