@@ -170,8 +170,8 @@ class SecuritySettings(BaseSettings):
     """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
-    """Memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client that costs
-    most memory is closed. 0: 3/4 of the memory of the container or machine."""
+    """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
+    that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
 
     rule: Annotated[tuple[rules.RuleTable, ...], NoDecode] = ()
     """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything."""
