@@ -122,7 +122,7 @@ def page() -> str:
         parts.append(f"## {_TITLES[tag]}\n")
         parts += [part for each in endpoints if each.tag == tag for part in _endpoint(each, objects)]
     parts.append("## Objects\n")
-    for name in sorted(objects.models.keys() - objects.inline):
+    for name in sorted(objects.models.keys() - objects.inline - objects.nested):
         text = objects.text_of(name)
         parts += [f"### {name}\n", *([f"{text}\n"] if name not in objects.shown else []), objects.fields_of(name)]
     return "\n".join(parts)
@@ -167,6 +167,7 @@ class Objects:
     Attributes:
         shown: how many endpoints take or answer each; it is what they say.
         inline: those that one endpoint alone takes or answers, which shows them itself.
+        nested: those that one field of another alone has, which shows them itself.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
@@ -186,6 +187,7 @@ class Objects:
             name for each in endpoints for model in (each.body, each.answer) for name in self._shown(model)
         )
         self.inline = {name for name in self.models if (below[name], self.shown[name]) == (0, 1)}
+        self.nested = {name for name in self.models if (below[name], self.shown[name]) == (1, 0)}
 
     def _below(self, model: type[BaseModel]) -> Iterator[str]:
         yield from (base.__name__ for base in _bases(model))
@@ -209,20 +211,28 @@ class Objects:
     def text_of(self, name: str) -> str:
         return " ".join(self.schema_of(self.models[name]).get("description", "").split())
 
+    def _nested_in(self, kind: str) -> list[str]:
+        return [name for name in re.findall(r"^\w+", kind) if name in self.nested]
+
     def fields_of(self, name: str) -> str:
         """The lines of its fields, those of one type in one line where nothing is to be said of them."""
         required = self.schema_of(self.models[name]).get("required", ())
         fields: list[tuple[list[str], str]] = []  # names, and what follows them
         for field, facts in self.own(self.models[name]).items():
             kind, text = _kind(facts), _said_there(facts)
+            for each in self._nested_in(kind):
+                first, _, more = self.text_of(each).rstrip(".").partition(". ")
+                text = ". ".join(filter(None, [text or first[0].lower() + first[1:], more]))
             shown = f"{field}{'' if field in required else '?'}"
             if not text and fields and fields[-1][1] == kind:
                 fields[-1][0].append(shown)
             else:
                 fields.append(([shown], f"{kind} ({text})" if text else kind))
-        lines = [f"{', '.join(names)}: {rest}" for names, rest in fields]
-        wrapped = [part for line in lines for part in textwrap.wrap(line, _LONGEST_LINE, subsequent_indent="  ")]
-        return "".join([f"    {line}\n" for line in wrapped])
+        lines: list[str] = []
+        for names, rest in fields:
+            lines += textwrap.wrap(f"{', '.join(names)}: {rest}", _LONGEST_LINE, subsequent_indent="    ")
+            lines += [f"  {line[4:]}" for name in self._nested_in(rest) for line in self.fields_of(name).splitlines()]
+        return "".join([f"    {line}\n" for line in lines])
 
 
 def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:

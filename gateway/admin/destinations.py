@@ -82,7 +82,7 @@ class DurableSubscriptionRow(ApiModel):
 
 
 class SeriesRow(ApiModel):
-    """The last rates of a destination, the oldest first, one each `step` seconds, 60 at most; before, it was idle."""
+    """The last rates of a destination. The oldest first, one each `step` seconds, 60 at most; before, it was idle."""
 
     step: float
     at: Seconds = Field(description="the end of the last value")
