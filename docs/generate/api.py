@@ -65,8 +65,8 @@ shows it, and another `name` or `topic` as the list. A list within an answer has
 ## Lists
 
 `limit` is at most 1,000 (default: 100), `offset` skips entries. `sort` is a key; with `-` before it the largest comes
-first. `q` is a text to search for, in upper or lower case. The answer has the entries, `limit`, `offset`, and `total`:
-the number of all entries that match.
+first. `q` is a text to search for in the fields behind it, in upper or lower case. The answer has the entries, `limit`,
+`offset`, and `total`: the number of all entries that match.
 
 ## Examples
 
@@ -98,7 +98,7 @@ _TITLES = {
 _SAID = re.compile(
     r"(,? ?in seconds|,) since the epoch|^since the epoch|^bytes( of the body)?$|^the first 1,000( of these)?$|"
     r"^(the queue, )?as (a|the) client (or a list names|writes it, or as a list shows) it|, in upper or lower case|"
-    r"^as GET \S+ has it$|^(the )?user$"
+    r"^as GET \S+ has it$|^(the )?user$|^session$|^only this kind$|^a part of "
 )
 
 

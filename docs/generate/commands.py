@@ -14,7 +14,7 @@ import click
 _HEAD = """# Commands
 
 Made of `gateway --help` by `make docs`. Every command has `--help`. Behind its words stand its arguments, and then its
-options, with defaults in brackets. Exit status 2 says that the command line is wrong.
+options, with defaults in brackets. Exit status 1 comes with a sentence; 2 says that the command line is wrong.
 """
 
 Said = tuple[str, str]

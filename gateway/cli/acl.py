@@ -75,8 +75,8 @@ def explain(
 
     DESTINATION is written as in a frame.  Of a pattern all, some or none may be allowed.
 
-    Exit status: 0 when it is allowed; 3 when it is refused, or only a part of a pattern is allowed; 1 with a sentence
-    when the rules cannot be read, or DESTINATION is wrong.
+    Exit status: 0 when it is allowed; 3 when it is refused, or only a part of a pattern is allowed; 1 when the rules
+    cannot be read, or DESTINATION is wrong.
     """
     from gateway.auth.rules import Rules
     from gateway.broker.errors import NotAllowed

@@ -143,7 +143,7 @@ def serve() -> None:
 def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
     """Print the settings in force, as lines of gateway.toml, each with its source.
 
-    Exit status 1 and one sentence when a setting is wrong.
+    Exit status: 1 when a setting is wrong.
     """
     from gateway.config import reference
 

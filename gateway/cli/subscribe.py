@@ -48,10 +48,10 @@ def subscribe(
 ) -> None:
     """Write the messages of each DESTINATION to standard output: the body and a line end.
 
-    Messages of a queue are consumed: each that is shown is gone from the queue.  With --browse they stay.
+    Messages of a queue are consumed: what is shown is gone.  With --browse they stay.
 
     Exit status: 0 after --count messages, or --timeout without it, or the end of --browse; 3 when --timeout came before
-    --count; 130 after Ctrl-C; 1 and one sentence when the server refuses or the connection is lost.
+    --count; 130 after Ctrl-C; 1 when the server refuses or the connection is lost.
     """
     if selector:
         headers["selector"] = selector

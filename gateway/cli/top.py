@@ -384,7 +384,7 @@ class Screen:
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
     """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.
 
-    Exit status: 0; 1 and one sentence when the gateway does not answer at the start, or refuses.
+    Exit status: 0; 1 when the gateway does not answer at the start, or refuses.
     """
     screen = Screen(_source(url, token_file, ca, cert, key))
     console = Console(highlight=False)

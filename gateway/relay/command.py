@@ -82,8 +82,7 @@ def relay(
     A message is acknowledged at its source when the target has confirmed it.  TARGET is the destination of SOURCE's
     messages; without it, they go to the destination that they were sent to.
 
-    Exit status: 0 after SIGTERM; 130 after Ctrl-C; 1 and one sentence when a server refuses login or destination at the
-    start.
+    Exit status: 0 after SIGTERM; 130 after Ctrl-C; 1 when a server refuses login or destination at the start.
     """
     try:
         if config is not None:
