@@ -242,12 +242,12 @@ def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:
     kind, entry = _kind_of(endpoint, objects)
     fields = [*objects.own(objects.models[entry])] if entry in objects.models else []
     shown = [each for each in parameters_of(endpoint.query) if each["name"] not in ("limit", "offset")]
-    if shown:
-        yield "".join([_parameter(each, fields) for each in shown])
     example = example_of(endpoint)
-    # Those of an address alone are said at the top.
+    # Those of an address alone are said at the top.  Behind a list, a block would be a part of it.
     if endpoint.method != "OPTIONS" and not re.fullmatch(r'(?:api|curl -sS)(?: -X DELETE)? "[^"]+"', example):
         yield textwrap.indent(f"{example}\n", "    ")
+    if shown:
+        yield "".join([_parameter(each, fields) for each in shown])
     if endpoint.body is not None:
         yield f"Body:{_more(endpoint.body.__name__, objects)}\n"
         yield objects.fields_of(endpoint.body.__name__)
