@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.docs.machine import ADDRESS, Machine
-from tests.docs.page import blocks, listed, perform
+from tests.docs.page import behind_nginx, blocks, listed, perform
 
 PAGES = ["first-steps.md", "howto-nginx.md", "howto-tls.md", "howto-jwt.md", "moving.md"]
 
@@ -15,7 +15,8 @@ PAGES = ["first-steps.md", "howto-nginx.md", "howto-tls.md", "howto-jwt.md", "mo
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES)
 def test_step_by_step(page: str, machine: Machine) -> None:
-    assert perform(machine, blocks(f"docs/{page}")) > 10
+    steps = behind_nginx() if page == "howto-nginx.md" else blocks(f"docs/{page}")
+    assert perform(machine, steps) > 10
 
 
 @pytest.mark.long
