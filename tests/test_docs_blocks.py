@@ -128,7 +128,7 @@ def test_javascript(page: str, text: str, tmp_path: Path) -> None:
 
 def test_words_that_troubleshooting_quotes_are_ours() -> None:
     said = "".join([path.read_text(encoding="utf-8") for path in (ROOT / "gateway").rglob("*.py")])
-    firsts = re.findall(r"^\| (.*?) \|", text_of(ROOT / "docs" / "troubleshooting.md"), re.MULTILINE)
+    firsts = re.findall(r"^\* \*\*(.*?)\*\*", text_of(ROOT / "docs" / "troubleshooting.md"), re.MULTILINE)
     quoted = [words for cell in firsts for words in INLINE.findall(cell)]
     assert len(quoted) > 20
     assert [words for words in quoted if words not in said] == []

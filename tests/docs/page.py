@@ -50,6 +50,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+def behind_nginx() -> list[Block]:
+    """Those of howto-nginx.md, with the certificate for which it links to howto-tls.md."""
+    certificate = [block for block in blocks("docs/howto-tls.md") if block.title == "A certificate"]
+    return [*certificate, *blocks("docs/howto-nginx.md")]
+
+
 def listed(page: str, title: str = "") -> list[str]:
     """Lines of the indented blocks under a heading, without remarks; without a heading, those before the second one.
 

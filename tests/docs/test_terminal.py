@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.docs.machine import ADDRESS, FOLDER, ROOT, Machine
-from tests.docs.page import blocks, commands, listed, perform
+from tests.docs.page import behind_nginx, commands, listed, perform
 
 pytestmark = pytest.mark.slow
 
@@ -93,8 +93,7 @@ def test_tracing(machine: Machine) -> None:
 def test_doctor(machine: Machine) -> None:
     """Where the how-to has put a gateway behind nginx, and the system knows the authority."""
     ours = [
-        replace(block, text=block.text.replace("broker.example.org", "stomp.example.org"))
-        for block in blocks("docs/howto-nginx.md")
+        replace(block, text=block.text.replace("broker.example.org", "stomp.example.org")) for block in behind_nginx()
     ]
     machine.run(f"echo '{ADDRESS} stomp.example.org' >> /etc/hosts")
     perform(machine, ours)

@@ -18,8 +18,8 @@ def section(title: str) -> str:
 
 
 def first_cells(title: str) -> list[str]:
-    """The code in the first column of a section's table."""
-    return re.findall(r"^\| `([^`]+)`", section(title), re.MULTILINE)
+    """The code that the items of a section begin with."""
+    return re.findall(r"^\* `([^`]+)`", section(title), re.MULTILINE)
 
 
 def test_the_examples_parse() -> None:
@@ -28,7 +28,7 @@ def test_the_examples_parse() -> None:
 
 
 def test_the_names_of_jms_are_these() -> None:
-    for name, header in re.findall(r"^\| `(JMS\w+)` \| `([a-z_-]+)`", PAGE, re.MULTILINE):
+    for name, header in re.findall(r"^\* `(JMS\w+)`: `([a-z_-]+)`", PAGE, re.MULTILINE):
         assert parse(f"{name} = 'x'")({header: "x"})
 
 
