@@ -183,8 +183,8 @@ Place = Annotated[Path | None, BeforeValidator(_read_place), Field(description="
 Store = Annotated[
     str,
     _matching(
-        r"memory|sqlite:.+",
-        lambda value: f"{value!r} is no store; write memory, or sqlite:PATH with the path of a file",
+        rf"memory|sqlite:(?!({toml_file.NO_PATH})$).+",
+        lambda value: f"{value!r} is no store; write memory, or sqlite: and the path of a file, like sqlite:store.db",
     ),
     Field(description='"memory" or "sqlite:PATH"'),
 ]

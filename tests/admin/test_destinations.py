@@ -26,6 +26,8 @@ class TestDestinations:
         assert await names(state="dead-letters") == ["/queue/dlq.d"]
         assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
         assert await names(state="full") == []
+        await alice.subscribe("/topic/b.x", id="4")  # the pattern's subscriber gets its messages, too
+        assert await names(q="/topic/", sort="-consumers") == ["/topic/b.x", "/topic/c", "/topic/b.*"]
         answer = await site.ask("GET", "destinations", series="true", limit="101")
         assert (answer.status, answer.error) == (400, "limit must be at most 100 with series=true")
         answer = await site.ask("GET", "destinations", state="broken")

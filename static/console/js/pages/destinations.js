@@ -67,23 +67,19 @@ const SPEC = {
       cell: (row) => (row.kind === "queue" ? octets(row.octets) : "–"),
     },
     {
-      key: "subscriptions",
+      key: "consumers",
       label: "Consumers",
       tip: MEANS.consumers,
       sort: true,
       number: true,
       hide: 2,
-      cell: (row) => count(subscribersOf(row)),
+      cell: (row) => count(row.consumers),
     },
   ],
   empty: html`<strong>No destinations yet</strong
     ><span>A queue or topic exists as soon as a client sends to it or subscribes.</span>
     <a href=${link("playground")}>Try it in the playground</a>`,
 };
-
-/** Of a topic also those that come by a pattern, and durable ones. */
-export const subscribersOf = ({ subscriptions, pattern_subscriptions: others = 0, durable_subscriptions: durable = 0 }) =>
-  subscriptions + others + durable;
 
 /** A topic keeps nothing that could wait. */
 function waiting(row) {
