@@ -20,6 +20,7 @@ from pydantic import Field
 
 from gateway.admin.endpoint import ApiModel, Seconds
 from gateway.broker.admin.rows import title_of
+from gateway.config.toml_file import config_file
 from gateway.observe.destination_watch import DestinationWatch
 from gateway.observe.sampler import Sampler
 from gateway.runtime.gateway import Gateway
@@ -54,6 +55,7 @@ class ProblemKind:
     """A kind of problem.
 
     Attributes:
+        remedy: `{file}` is the settings file in force.
         alert: the name of the alert behind `StompGateway`; or a page of the documentation.
         hold: seconds that it must last before it is told.
     """
@@ -98,7 +100,7 @@ KINDS: dict[str, ProblemKind] = {
     "memory-only": ProblemKind(
         "info",
         "Nothing is stored",
-        "Set store to sqlite:FILE, if messages must survive a restart.",
+        'Write store = "sqlite:store.db" into {file} and restart, if messages must survive a crash.',
         "docs/durability.md",
         _SETTINGS,
     ),
@@ -353,6 +355,6 @@ def _row(kind: str, target: str, what: str, since: float) -> dict[str, object]:
         "what": what,
         "since": round(since, 3),
         "link": known.link.format(quote_plus(target)),
-        "remedy": known.remedy,
+        "remedy": known.remedy.replace("{file}", str(config_file())),
         "page": known.page,
     }

@@ -206,6 +206,12 @@ async def test_a_way_of_losing_that_is_over_is_not_told(stand: Stand, autojump_c
     assert stand.look() == [], "the watch has not been round since"
 
 
+async def test_a_remedy_names_the_settings_file_in_force(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand.broker.storage = None
+    monkeypatch.setenv("GATEWAY_CONFIG", "/etc/other.toml")
+    assert 'store = "sqlite:store.db" into /etc/other.toml and' in str(stand.look()[0]["remedy"])
+
+
 async def test_it_ends_and_begins_anew(stand: Stand, autojump_clock: MockClock) -> None:
     stand.broker.counters.slow_consumers = 4
     assert [each["since"] for each in stand.look()] == [EPOCH]
