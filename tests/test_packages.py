@@ -76,7 +76,9 @@ class TestBuilt:
 def test_the_address_of_the_repository_is_set_in_one_place(tmp_path: Path, repository: str) -> None:
     for name in ("README.md", "LICENSE", "hatch_build.py", "pyproject.toml", "gateway/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text((ROOT / name).read_text().replace('repository = ""', f'repository = "{repository}"'))
+        (tmp_path / name).write_text(
+            (ROOT / name).read_text().replace('repository = ""', f'repository = "{repository}"')
+        )
     found = json.loads(run("env", "-C", tmp_path, sys.executable, "-m", "hatchling", "metadata"))
     assert found.get("urls", {}).get("Source", "") == repository.rstrip("/")
     assert ("forge.example/gateway/blob/HEAD/docs/" in found["readme"]["text"]) is bool(repository)
