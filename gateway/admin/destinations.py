@@ -42,15 +42,19 @@ ORDERS = {"name": "/queue/orders"}
 DURABLE = {"name": "$DURABLE"}
 
 
+# Keys that need the registry.
+_BY_REGISTRY = {"title": rows.title_of, "consumers": rows.consumers_of}
+
+
 def _kind(registry: Registry) -> ListKind[rows.Target]:
-    keys = rows.DESTINATION_KEYS | {"consumers": partial(rows.consumers_of, registry)}
+    keys = rows.DESTINATION_KEYS | {name: partial(key, registry) for name, key in _BY_REGISTRY.items()}
     return ListKind("destinations", keys, ("name",))
 
 
 class DestinationListQuery(ListQuery):
     """Which destinations."""
 
-    sort: Annotated[str, orders_of([*rows.DESTINATION_KEYS, "consumers"])] = Field("", description=SORT)
+    sort: Annotated[str, orders_of([*rows.DESTINATION_KEYS, *_BY_REGISTRY])] = Field("", description=SORT)
     q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(

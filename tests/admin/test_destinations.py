@@ -69,6 +69,9 @@ class TestDurable:
         found = await site.get("destination", name=name)
         assert (found["subscription_list"], found["title"]) == ([], "alice: /topic/a")
         assert [row["name"] for row in (await site.get("destinations", q="/topic/A"))["destinations"]][-1] == name
+        await site.post("publish", {"destination": "/queue/z", "body": ""})
+        titles = [row["title"] for row in (await site.get("destinations", sort="title"))["destinations"]]
+        assert titles == ["/queue/z", "/topic/a", "alice: /topic/a"], "as they are shown, and not by /dsub/"
         found = await site.get("destination", name="/topic/a")
         assert [each["title"] for each in found["durable_subscription_list"]] == ["alice: /topic/a"]
         answer = await site.ask("DELETE", "destination", name=name)

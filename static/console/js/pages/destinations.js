@@ -40,7 +40,7 @@ const SPEC = {
     { name: "state", label: "State", options: STATES },
   ],
   columns: [
-    { key: "name", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
+    { key: "title", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
     { key: "series", label: "Five minutes", hide: 3, cell: (row) => spark(row.series) },
     rate("published_rate", "In /s", MEANS.published),
     rate("delivered_rate", "Out /s", MEANS.delivered, 2),
