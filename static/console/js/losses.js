@@ -63,8 +63,8 @@ function reasons(drops) {
   return ` (${all.length === 1 ? all[0][0] : all.map(([word, number]) => `${number} ${word}`).join(", ")})`;
 }
 
-function remedy({ dropped, policy }) {
-  if (!dropped || !policy) return nothing;
+function remedy({ losing, dropped, present_losses: now, policy }) {
+  if (!(losing ? now.dropped : dropped) || !policy) return nothing;
   const key = policy.when_full?.startsWith("drop") ? "when_full" : "slow_consumer";
   return html`The policy says <code>${key} = "${policy[key]}"</code>: start consumers, raise its limits, or choose
     another value.`;
