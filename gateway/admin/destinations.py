@@ -3,6 +3,7 @@
 The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Literal
@@ -43,7 +44,10 @@ DURABLE = {"name": "$DURABLE"}
 
 
 # Keys that need the registry.
-_BY_REGISTRY = {"title": rows.title_of, "consumers": rows.consumers_of}
+_BY_REGISTRY: dict[str, Callable[[Registry, rows.Target], rows.Key]] = {
+    "title": rows.title_of,
+    "consumers": rows.consumers_of,
+}
 
 
 def _kind(registry: Registry) -> ListKind[rows.Target]:
