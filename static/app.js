@@ -4,7 +4,7 @@
 // Everything of a frame goes through textContent, so a message can never become markup.
 
 import { Market, NAME, RECEIPT, TOPIC } from "./market.js";
-import { clock, findAddress, isInstalled, readable, Talk } from "./talk.js";
+import { BROWSE, clock, findAddress, isInstalled, isQueue, readable, Talk } from "./talk.js";
 
 const HELLO = "/topic/hello"; // what one tab sends there, all show
 const KEEP = 200; // messages shown; older ones leave the page
@@ -12,6 +12,7 @@ const KEEP = 200; // messages shown; older ones leave the page
 const $ = (id) => document.getElementById(id);
 
 const items = new Map(); // destination -> its item in the list of subscriptions
+const browsed = new Map(); // destination -> how many of its messages this page has got
 let received = 0;
 let mayPublish = true; // false: a rule keeps this client from the market
 
@@ -90,7 +91,13 @@ async function disconnect() {
 
 function subscribe(destination) {
   hideError();
-  if (!talk.subscribe(destination)) return;
+  // A plain subscription would take the messages of a queue away from the workers that they are for.
+  const browses = isQueue(destination);
+  if (!talk.subscribe(destination, browses ? BROWSE : {}, browses)) return;
+  if (browses) {
+    browsed.set(destination, 0);
+    $("browsing").textContent = `This page browses ${destination}: its messages stay there.`;
+  }
   const item = document.createElement("li");
   const name = document.createElement("span");
   const button = document.createElement("button");
@@ -113,6 +120,17 @@ function takeOff(destination) {
   if (destination === TOPIC) forbid();
   items.get(destination)?.remove();
   items.delete(destination);
+  if (browsed.delete(destination)) $("browsing").textContent = "";
+}
+
+/** A long queue is left before its end. */
+function browse(destination) {
+  const number = browsed.get(destination) + 1;
+  browsed.set(destination, number);
+  if (number < KEEP) return;
+  talk.unsubscribe(destination);
+  takeOff(destination);
+  $("browsing").textContent = `These are the first ${KEEP} messages of ${destination}; the console shows all.`;
 }
 
 function send(destination, body) {
@@ -120,8 +138,9 @@ function send(destination, body) {
   talk.send(destination, body);
 }
 
-function deliver(message) {
+function deliver(message, destination) {
   if (message.headers.destination === TOPIC) return market.take(message);
+  if (browsed.has(destination)) browse(destination);
   const entry = $("message-template").content.cloneNode(true);
   const now = new Date();
   entry.querySelector(".destination").textContent = message.headers.destination;

@@ -5,6 +5,14 @@
 
 const RETRY = 2000; // milliseconds between attempts, unless the server names another time
 
+const TOPICS = ["/topic/", "/exchange/", "/user/", "/temp-topic/", "/session/events"];
+
+/** True if a subscriber takes messages away from others: of a queue, under any of its names. */
+export const isQueue = (name) => name !== "" && !TOPICS.some((start) => name.startsWith(start));
+
+/** Headers of a SUBSCRIBE to a queue that shows its messages, also later ones, and takes none away. */
+export const BROWSE = { browser: "true", "browser-end": "false" };
+
 /** True when the library is there; it is not in a checkout where `make static` never ran. */
 export const isInstalled = () => typeof StompJs !== "undefined";
 

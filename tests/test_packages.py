@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -69,6 +70,19 @@ class TestBuilt:
         found = Path(run(*python, "-c", "from gateway.admin import site; print(site.static_folder())").strip())
         assert found.is_relative_to(tmp_path)
         assert (found / "vendor/stomp.umd.min.js").is_file()
+
+
+@pytest.mark.parametrize("repository", ["", "https://forge.example/gateway/"])
+def test_the_address_of_the_repository_is_set_in_one_place(tmp_path: Path, repository: str) -> None:
+    for name in ("README.md", "LICENSE", "hatch_build.py", "pyproject.toml", "gateway/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(
+            (ROOT / name).read_text().replace('repository = ""', f'repository = "{repository}"')
+        )
+    found = json.loads(run("env", "-C", tmp_path, sys.executable, "-m", "hatchling", "metadata"))
+    assert found.get("urls", {}).get("Source", "") == repository.rstrip("/")
+    assert ("forge.example/gateway/blob/HEAD/docs/" in found["readme"]["text"]) is bool(repository)
+    assert all(each.startswith("https://forge.example/gateway") for each in found.get("urls", {}).values())
 
 
 def test_links_of_the_description() -> None:

@@ -3,6 +3,7 @@
 The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Literal
@@ -23,12 +24,14 @@ from gateway.admin.listing import (
     Row,
     Test,
     in_slices,
+    orders_of,
     page_of,
 )
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
+from gateway.broker.routing.registry import Registry
 from gateway.observe.destination_watch import STEP, DestinationWatch
 from gateway.runtime.gateway import Gateway
 
@@ -39,13 +42,23 @@ BUSIEST = {"kind": "queue", "sort": "-waiting"}
 ORDERS = {"name": "/queue/orders"}
 DURABLE = {"name": "$DURABLE"}
 
-_DESTINATIONS = ListKind("destinations", rows.DESTINATION_KEYS, ("name",))
+
+# Keys that need the registry.
+_BY_REGISTRY: dict[str, Callable[[Registry, rows.Target], rows.Key]] = {
+    "title": rows.title_of,
+    "consumers": rows.consumers_of,
+}
+
+
+def _kind(registry: Registry) -> ListKind[rows.Target]:
+    keys = rows.DESTINATION_KEYS | {name: partial(key, registry) for name, key in _BY_REGISTRY.items()}
+    return ListKind("destinations", keys, ("name",))
 
 
 class DestinationListQuery(ListQuery):
     """Which destinations."""
 
-    sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
+    sort: Annotated[str, orders_of([*rows.DESTINATION_KEYS, *_BY_REGISTRY])] = Field("", description=SORT)
     q: str = Field("", description="a part of name or title, in upper or lower case")
     kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
     state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field(
@@ -102,6 +115,7 @@ class DestinationRow(ApiModel):
     subscriptions: int
     pattern_subscriptions: int = Field(description="to patterns that match the topic")
     durable_subscriptions: int = Field(description="durable and shared ones that the topic fills, also by a pattern")
+    consumers: int = Field(description="subscriptions of these three kinds")
     waiting: int = Field(description="messages that no consumer has")
     oldest_age: float | None = Field(
         description="seconds that the oldest has waited, rounded down; null: none, or all are being read from the store"
@@ -137,6 +151,9 @@ class DestinationRow(ApiModel):
     lost_rate: float
     lost_age: float | None = Field(description="seconds since the last one was lost, to five seconds; null: none was")
     losing: bool = Field(description="one was lost within the last minute")
+    present_losses: dict[str, int] = Field(
+        description="way, as `dropped` -> how many since it began; a way ends a minute after the last one"
+    )
     series: SeriesRow | None = Field(description="null: idle for five minutes, 500 others are busier, or not asked for")
 
 
@@ -180,9 +197,9 @@ class DestinationsApi(Api):
         if query.state:
             tests.append(rows.DESTINATION_STATES[query.state])
         async with self._one_at_a_time:
-            every = rows.every_destination(self._gateway.broker)
+            kind, every = _kind(self._gateway.broker.registry), rows.every_destination(self._gateway.broker)
             row_of = each_row(partial(self._row, has_series=query.series == "true"))
-            return JSONResponse(await page_of(query, _DESTINATIONS, every, row_of, tests))
+            return JSONResponse(await page_of(query, kind, every, row_of, tests))
 
     def _is_called(self, text: str) -> Test[rows.Target]:
         """Tests if a name has that text in it, the name for people or the gateway's own."""
@@ -224,6 +241,7 @@ class DestinationsApi(Api):
         others = {
             "pattern_subscriptions": sum([each.count for each in patterns]),
             "durable_subscriptions": rows.durable_count(target, patterns),
+            "consumers": rows.consumers_of(registry, target),
         }
         series = self._watch.series(target.tally) if has_series else None
         at = {"step": STEP, "at": round(self._watch.at, 3)}

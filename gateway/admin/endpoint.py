@@ -50,10 +50,11 @@ class NoQuery(ApiModel):
     """An endpoint without parameters."""
 
 
-class Error(BaseModel):
+class Error(ApiModel):
     """Why a request was not carried out."""
 
     error: str = Field(description="one sentence")
+    status: Literal["not ready"] | None = Field(None, description="of GET /readyz; elsewhere it is left out")
     methods: list[Literal["token", "passcode"]] | None = Field(
         None, description="of GET /api/v1/me: the ways to log in; elsewhere it is left out"
     )

@@ -15,7 +15,7 @@ from typing import Literal
 
 import trio
 from prometheus_client.metrics_core import Metric
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -93,12 +93,13 @@ class Alive(ApiModel):
     status: Literal["alive"]
 
 
-class Ready(BaseModel):
+class Ready(ApiModel):
     """The gateway takes clients. Parts of it that fail have a field with the reason."""
 
     status: Literal["ready"]
     journal: str | None = None
     certificate: str | None = None
+    tracing: str | None = None
 
 
 class Config(ApiModel):

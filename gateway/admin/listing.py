@@ -54,6 +54,11 @@ class ListPage(ApiModel):
     offset: int
 
 
+def orders_of(keys: Iterable[str]) -> FromText:
+    """The values of `sort` in a list with these keys."""
+    return one_of(*[sign + key for key in keys for sign in ("", "-")])
+
+
 @dataclass(frozen=True, slots=True)
 class ListKind(Generic[T]):
     """A kind of list: the name of its entries, the keys that sort them, and the keys that `q` searches."""
@@ -64,7 +69,7 @@ class ListKind(Generic[T]):
 
     @property
     def orders(self) -> FromText:
-        return one_of(*[sign + key for key in self.keys for sign in ("", "-")])
+        return orders_of(self.keys)
 
     @property
     def q(self) -> Any:

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from gateway.admin.endpoint import ApiModel, Seconds
 from gateway.broker.admin.rows import title_of
+from gateway.config.toml_file import config_file
 from gateway.observe.destination_watch import DestinationWatch
 from gateway.observe.sampler import Sampler
 from gateway.runtime.gateway import Gateway
@@ -54,6 +55,7 @@ class ProblemKind:
     """A kind of problem.
 
     Attributes:
+        remedy: `{file}` is the settings file in force.
         alert: the name of the alert behind `StompGateway`; or a page of the documentation.
         hold: seconds that it must last before it is told.
     """
@@ -98,7 +100,7 @@ KINDS: dict[str, ProblemKind] = {
     "memory-only": ProblemKind(
         "info",
         "Nothing is stored",
-        "Set store to sqlite:FILE, if messages must survive a restart.",
+        'Write store = "sqlite:store.db" into {file} and restart, if messages must survive a crash.',
         "docs/durability.md",
         _SETTINGS,
     ),
@@ -251,7 +253,7 @@ class Problems:
         if memory.used > 0.7 * limit:
             yield "messages-fill-memory", "", f"messages take {memory.used / limit:.0%} of memory_limit"
         if held := len(gateway.blocked_publishers):
-            yield "publishers-held", "", f"{held} publishers are not read, until queues or memory have room"
+            yield "publishers-held", "", f"{held:,} publishers are not read, until queues or memory have room"
         ends = None if gateway.certificates is None else gateway.certificates.ends
         if ends is not None and (left := ends - gateway.broker.scheduler.epoch()) < 14 * _DAY:
             yield "certificate-ends", "", f"it ends in {left / _DAY:.0f} days" if left > 0 else "it has ended"
@@ -265,7 +267,7 @@ class Problems:
             if storage.failure:
                 yield "store-failing", "", f"durable messages are refused: {storage.failure}"
             if committer.damaged:
-                yield "store-damaged", "", f"{committer.damaged} messages cannot be read"
+                yield "store-damaged", "", f"{committer.damaged:,} messages cannot be read"
             commits, seconds = self._grown("commits", committer.commits, 300), committer.seconds
             if (took := self._grown("commit_seconds", seconds, 300)) > 0.25 * commits > 0:
                 yield "store-slow", "", f"a commit takes {took / commits:.2f} s, and a RECEIPT waits for one or two"
@@ -276,23 +278,25 @@ class Problems:
             if journal.failure:
                 yield "journal-failing", "", journal.failure
             if dropped := self._grown("journal", journal.rows_dropped, 600):
-                yield "journal-dropping", "", f"{dropped:.0f} rows were left out within ten minutes"
+                yield "journal-dropping", "", f"{dropped:,.0f} rows were left out within ten minutes"
         if gateway.tracing is not None and gateway.tracing.failure:
             yield "spans-failing", "", gateway.tracing.failure
 
     def _of_destinations(self) -> Found:
         found = self._watch.troubles
         for name, tally in found.losing.items():
-            ways = {"dropped": tally.dropped, "expired": tally.expired, "dead-lettered": tally.dead_lettered}
-            told = ", ".join([f"{count} {way}" for way, count in ways.items() if count])
-            kind = "losing" if tally.dropped + tally.expired else "dead-lettering"
-            yield kind, name, f"{told} at {self._called(name)}, the last within a minute"
+            losses = tally.present_losses
+            told = ", ".join([f"{count:,} {way.replace('_', '-')}" for way, count in losses.items()])
+            if told:  # else another look has found since that it is over
+                kind = "dead-lettering" if losses.keys() == {"dead_lettered"} else "losing"
+                yield kind, name, f"{told} at {self._called(name)}, the last within a minute"
         for name, count in found.dead_letters.items():
-            yield "dead-letters", name, f"{count} wait in {self._called(name)}"
+            yield "dead-letters", name, f"{count:,} wait in {self._called(name)}"
         for name, count in found.unconsumed.items():
-            yield "no-consumer", name, f"{count} messages wait in {self._called(name)}, which has no consumer"
+            yield "no-consumer", name, f"{count:,} messages wait in {self._called(name)}, which has no consumer"
         for name, count in found.still.items():
-            yield "standing-still", name, f"{count} messages wait in {self._called(name)}, and its consumers take none"
+            what = f"{count:,} messages wait in {self._called(name)}, and its consumers take none"
+            yield "standing-still", name, what
 
     def _called(self, name: str) -> str:
         """The name for people, in a sentence."""
@@ -307,7 +311,7 @@ class Problems:
         totals["functions"] = 0 if gateway.functions is None else gateway.functions.failures
         for kind, total, seconds, most, what in _GROWTH:
             if (grown := self._grown(kind, totals[total], seconds)) > most:
-                yield kind, "", f"{what}: {grown:.0f} within {seconds // 60} minutes"
+                yield kind, "", f"{what}: {grown:,.0f} within {seconds // 60} minutes"
 
     def _of_speed(self) -> Found:
         last = self._sampler.last_ones(10)
@@ -351,6 +355,6 @@ def _row(kind: str, target: str, what: str, since: float) -> dict[str, object]:
         "what": what,
         "since": round(since, 3),
         "link": known.link.format(quote_plus(target)),
-        "remedy": known.remedy,
+        "remedy": known.remedy.replace("{file}", str(config_file())),
         "page": known.page,
     }

@@ -125,14 +125,15 @@ def _place(name: str, option: str | None) -> str:
     """A folder: the option, or else the setting."""
     if option:
         return option
-    from gateway.config.settings import SettingsError, load
+    from gateway.config.settings import SettingsError, config_file, load
 
     try:
         told: Path | None = getattr(load(), name)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
     if told is None:
-        raise click.UsageError(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
+        place = f"{config_file()} or GATEWAY_{name.upper()}"
+        raise click.UsageError(f"--{name} is missing: give it, or set {name} in {place}")
     return str(told)
 
 

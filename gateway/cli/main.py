@@ -65,7 +65,9 @@ class _OfSettings(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            where = "settings stand in gateway.toml, or in the file that GATEWAY_CONFIG names, or in variables"
+            from gateway.config.toml_file import config_file
+
+            where = f"settings stand in {config_file()}, or in variables"
             raise click.UsageError(f"{error.format_message().rstrip('.')}: {where} (docs/settings.md)", ctx) from None
 
 

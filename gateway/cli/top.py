@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.client.server import FileError, context_of, unreachable
+from gateway.config.toml_file import config_file
 from gateway.config.values import duration_like
 from gateway.text import visible
 
@@ -306,10 +307,7 @@ class AdminClient:
             return told
         said = told.get("error") if isinstance(told, dict) else None
         if status == HTTPStatus.UNAUTHORIZED:  # the API's own sentence is for authors of requests
-            said = (
-                "it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or the folder where the gateway's "
-                "gateway.toml is"
-            )
+            said = f"it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or admin_token in {config_file()}"
         raise NoAnswer(f"{self.url} says {status}: {said or 'the body is not JSON'}", is_refusal=status < 500)
 
 

@@ -64,7 +64,7 @@ class Sources:
         """Where the value in force stands: the file's line, the variable, or `argument` or `default`."""
         if name in self.arguments:
             return "argument"
-        if variable(name) in map(str.upper, os.environ):  # pydantic takes any letter case
+        if variable(name) in map(str.upper, os.environ):  # as in `from_environment`
             return variable(name)
         for old, setting in toml_file.old_variables().items():
             if setting == name:
@@ -86,6 +86,12 @@ class Sources:
 def variable(name: str) -> str:
     """The environment variable of a setting."""
     return f"GATEWAY_{name.upper()}"
+
+
+def from_environment(names: Collection[str]) -> dict[str, str]:
+    """The values of settings in the environment, whose variables may have any letter case."""
+    found = {name.upper(): value for name, value in os.environ.items()}
+    return {name: found[variable(name)] for name in names if variable(name) in found and name not in _KEYS}
 
 
 def wrong(name: str, reason: object) -> str:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
-from pydantic_settings import NoDecode
 
 from gateway import net
 from gateway.broker.errors import NotAllowed
@@ -161,18 +160,17 @@ _List = BeforeValidator(toml_file.listed)
 Size = Annotated[int, _SIZE, BeforeValidator(_SIZE.read)]
 Seconds = Annotated[float, _SECONDS, BeforeValidator(_SECONDS.read)]
 Milliseconds = Annotated[int, _MILLISECONDS, BeforeValidator(_MILLISECONDS.read)]
-Addresses = Annotated[list[str], NoDecode, _List, _each(Address.parse), _list_of("an address", "127.0.0.1:61613")]
+Addresses = Annotated[list[str], _List, _each(Address.parse), _list_of("an address", "127.0.0.1:61613")]
 Origins = Annotated[
     list[str],
-    NoDecode,
     _List,
     AfterValidator(lambda value: [net.listed(text) for text in value]),
     _list_of("an origin", "https://example.org"),
 ]
-Networks = Annotated[list[str], NoDecode, _List, _each(_check_network), _list_of("an address or network", "10.0.0.0/8")]
-Names = Annotated[list[str], NoDecode, _List, _each(_check_name), _list_of("a name", "ops")]
+Networks = Annotated[list[str], _List, _each(_check_network), _list_of("an address or network", "10.0.0.0/8")]
+Names = Annotated[list[str], _List, _each(_check_name), _list_of("a name", "ops")]
 MetricsPatterns = Annotated[
-    list[str], NoDecode, _List, _each(_check_metrics_pattern), _list_of("a name or pattern", "/queue/orders.#")
+    list[str], _List, _each(_check_metrics_pattern), _list_of("a name or pattern", "/queue/orders.#")
 ]
 UrlPath = Annotated[str, AfterValidator(_check_url_path), Field(description='the path of a URL, like "/ws"')]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), Field(description="a URL")]
@@ -183,8 +181,8 @@ Place = Annotated[Path | None, BeforeValidator(_read_place), Field(description="
 Store = Annotated[
     str,
     _matching(
-        r"memory|sqlite:.+",
-        lambda value: f"{value!r} is no store; write memory, or sqlite:PATH with the path of a file",
+        rf"memory|sqlite:(?!({toml_file.NO_PATH})$).+",
+        lambda value: f"{value!r} is no store; write memory, or sqlite: and the path of a file, like sqlite:store.db",
     ),
     Field(description='"memory" or "sqlite:PATH"'),
 ]

@@ -6,8 +6,7 @@ Parts of `gateway.config.settings.Settings`, which reads and checks all settings
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.config import rules
 from gateway.config.kinds import (
@@ -31,10 +30,10 @@ FrameRate = Annotated[int, Field(ge=0, le=10_000_000)]
 ByteRate = Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)]
 
 
-_PART = SettingsConfigDict(defer_build=True)  # only the whole is used
+_PART = ConfigDict(defer_build=True)  # only the whole is used
 
 
-class SecuritySettings(BaseSettings):
+class SecuritySettings(BaseModel):
     """TLS, authenticators, rules, and limits."""
 
     model_config = _PART
@@ -173,8 +172,9 @@ class SecuritySettings(BaseSettings):
     """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
     that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
 
-    rule: Annotated[tuple[rules.RuleTable, ...], NoDecode] = ()
-    """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything."""
+    rule: tuple[rules.RuleTable, ...] = ()
+    """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything. Otherwise
+    what no rule allows is refused."""
 
     @field_validator("rule", mode="before")
     @classmethod
@@ -187,7 +187,7 @@ class SecuritySettings(BaseSettings):
         return self.tls_client_ca is not None and self.tls_user != "none"
 
 
-class JournalSettings(BaseSettings):
+class JournalSettings(BaseModel):
     """The journal, the archive, and the tables."""
 
     model_config = _PART
@@ -227,7 +227,7 @@ class JournalSettings(BaseSettings):
     """Folder of the tables of [`gateway pipeline`](pipeline.md)."""
 
 
-class ObserveSettings(BaseSettings):
+class ObserveSettings(BaseModel):
     """Metrics of single destinations, and traces."""
 
     model_config = _PART

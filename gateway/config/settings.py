@@ -2,7 +2,7 @@
 
 Sources, strongest first: environment variables `GATEWAY_<NAME>`, then the file `gateway.toml` in the working
 directory (or the file that `GATEWAY_CONFIG` names), then the defaults below.  `load` reads them all; the bare class
-reads no file.  The text below each field has its unit and its reason; `docs/settings.md` is
+reads neither.  The text below each field has its unit and its reason; `docs/settings.md` is
 generated from them (`make docs`).
 
 A wrong value ends the start with one sentence (`SettingsError`, made in `errors.py`), never with a traceback.
@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from gateway.config import errors, policies, rules, toml_file
 
@@ -61,7 +60,9 @@ def keep_messages() -> str:
 class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """All settings with unit, default and reason."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True, defer_build=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=False, arbitrary_types_allowed=True, validate_default=True
+    )
 
     tcp: Addresses = Field(["127.0.0.1:61613"])
     """Addresses of STOMP over TCP: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket with that
@@ -204,7 +205,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Lowest level that is logged."""
 
     # Last, because in the file no other setting can follow a [[policy]] header.
-    policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = ()
+    policy: tuple[policies.PolicyTable, ...] = ()
     """[Policies](policies.md) of destinations by pattern. There is no variable."""
 
     _old_names: tuple[str, ...] = PrivateAttr(())
@@ -278,6 +279,7 @@ def load(**arguments: Any) -> Settings:
     try:
         given = {name: values[name] for name in values if sources.is_in_file(name)}
         given |= {name: os.environ[old] for old, name in toml_file.old_variables().items() if sources.of(name) == old}
+        given |= errors.from_environment(Settings.model_fields)
         settings = Settings(**(given | arguments))
         settings._old_names = tuple(toml_file.old_names(str(file.path), file.written))
     except ValidationError as error:

@@ -26,6 +26,9 @@ from typing import Any, TypeVar
 
 from gateway.config import toml_faults
 
+NO_PATH = r":.*|memory|file:.*|//[^/].*|.*\?.*"
+"""What SQLite or other programs take behind `sqlite:`, and would be a file of an odd name here."""
+
 
 class SettingsError(ValueError):
     """A setting is wrong; `str()` is one sentence that says where it stands and which values are right."""
@@ -64,9 +67,11 @@ class SettingsFile:
         return values
 
     def _rooted_behind(self, kind: str, value: object) -> object:
-        if isinstance(value, str) and value.startswith(kind) and value != kind:
-            return f"{kind}{self.path.parent / value.removeprefix(kind)}"
-        return value
+        name = value.removeprefix(kind) if isinstance(value, str) else ""
+        # One that is refused stays as it is written, for the sentence.
+        if name in ("", value) or re.fullmatch(NO_PATH, name):
+            return value
+        return f"{kind}{self.path.parent / name}"
 
 
 def listed(value: object) -> object:

@@ -7,10 +7,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import click
+from typing import TYPE_CHECKING
 
 from gateway.process import systemd
+
+if TYPE_CHECKING:
+    import click
 
 _BYTES: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{ending}": base**power
@@ -77,11 +79,11 @@ def duration_like(examples: str, least: float = 0.0, most: float = math.inf) -> 
         try:
             seconds = parse_duration(text, examples=examples)
         except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+            raise _refused(str(error)) from None
         if seconds < least:
-            raise click.BadParameter(f"{text[:80]!r} is too short; it must be {duration_in_words(least)} or longer")
+            raise _refused(f"{text[:80]!r} is too short; it must be {duration_in_words(least)} or longer")
         if seconds > most:
-            raise click.BadParameter(f"{text[:80]!r} is too long; it must be {duration_in_words(most)} or shorter")
+            raise _refused(f"{text[:80]!r} is too long; it must be {duration_in_words(most)} or shorter")
         return seconds
 
     return duration
@@ -92,7 +94,13 @@ def size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+        raise _refused(str(error)) from None
+
+
+def _refused(sentence: str) -> click.BadParameter:
+    import click  # the application is no command, and starts without it
+
+    return click.BadParameter(sentence)
 
 
 # "systemd:8000" is port 8000 of a host named systemd.

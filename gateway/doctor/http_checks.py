@@ -4,6 +4,8 @@ import base64
 import json
 from email.utils import parsedate_to_datetime
 
+from gateway.config.toml_file import config_file
+
 from .clients import Connector, HttpResponse, NotHttp, http_get
 from .connection_checks import explain
 from .model import CheckOptions, CheckReport, Problem, Target, printable
@@ -79,7 +81,7 @@ async def _check_forwarding(connector: Connector, target: Target, options: Check
             report.check(f"{websocket}").warn(f"the gateway has its WebSocket at {printable(path)}", remedy)
     if not options.is_direct(target) and answer.get("websocket_port") is not None:
         detail = "the proxy does not name its clients, so they look like programs of its own machine"
-        remedy = f'{_FORWARDED_FOR}, and trusted_proxies = ["127.0.0.1"] in gateway.toml'
+        remedy = f'{_FORWARDED_FOR}, and trusted_proxies = ["127.0.0.1"] in {config_file()}'
         report.check(f"{target} forwarding").fail(detail, remedy)
 
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import trio
 
 from gateway.codec import Frame
+from gateway.config.toml_file import config_file
 
 from .clients import (
     SUBPROTOCOLS,
@@ -365,7 +366,7 @@ class StompChecks:
         elif seen in settings.trusted_proxies:
             check.fail(detail, f"{_FORWARDED_FOR} in the location of the WebSocket")
         else:
-            check.fail(detail, f"Write trusted_proxies = {proxies} in gateway.toml, and in {_FORWARDED_FOR}")
+            check.fail(detail, f"Write trusted_proxies = {proxies} in {config_file()}, and in {_FORWARDED_FOR}")
 
     async def _address_at(self, admin: Target, session: str, token: str) -> str:
         """The address of a session in the admin API, without its port; raises Problem."""

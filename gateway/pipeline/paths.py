@@ -107,5 +107,8 @@ def setting(name: str) -> str | None:
 def _required(name: str) -> str:
     told = setting(name)
     if told is None:
-        raise UsageFailure(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
+        from gateway.config.toml_file import config_file
+
+        place = f"{config_file()} or GATEWAY_{name.upper()}"
+        raise UsageFailure(f"--{name} is missing: give it, or set {name} in {place}")
     return told

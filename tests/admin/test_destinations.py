@@ -26,6 +26,8 @@ class TestDestinations:
         assert await names(state="dead-letters") == ["/queue/dlq.d"]
         assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
         assert await names(state="full") == []
+        await alice.subscribe("/topic/b.x", id="4")  # the pattern's subscriber gets its messages, too
+        assert await names(q="/topic/", sort="-consumers") == ["/topic/b.x", "/topic/c", "/topic/b.*"]
         answer = await site.ask("GET", "destinations", series="true", limit="101")
         assert (answer.status, answer.error) == (400, "limit must be at most 100 with series=true")
         answer = await site.ask("GET", "destinations", state="broken")
@@ -67,6 +69,9 @@ class TestDurable:
         found = await site.get("destination", name=name)
         assert (found["subscription_list"], found["title"]) == ([], "alice: /topic/a")
         assert [row["name"] for row in (await site.get("destinations", q="/topic/A"))["destinations"]][-1] == name
+        await site.post("publish", {"destination": "/queue/z", "body": ""})
+        titles = [row["title"] for row in (await site.get("destinations", sort="title"))["destinations"]]
+        assert titles == ["/queue/z", "/topic/a", "alice: /topic/a"], "as they are shown, and not by /dsub/"
         found = await site.get("destination", name="/topic/a")
         assert [each["title"] for each in found["durable_subscription_list"]] == ["alice: /topic/a"]
         answer = await site.ask("DELETE", "destination", name=name)

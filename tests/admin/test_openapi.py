@@ -51,6 +51,12 @@ def test_it_is_one() -> None:
     assert "get_sessions_id" in names
 
 
+def test_an_answer_has_the_fields_of_its_schema_and_no_others() -> None:
+    """So each of the tests of the API finds a field that its schema lacks."""
+    schemas = DOCUMENT["components"]["schemas"].items()
+    assert [name for name, each in schemas if each.get("additionalProperties") is not False] == ["JsonValue"]
+
+
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[GatewayProcess]:
     with start_gateway() as running:

@@ -55,10 +55,11 @@ class Stand:
         return self.problems.present
 
     def lose(self, name: str, **counts: int) -> None:
-        tally = self.troubles.losing[name] = Tally(name, 0.0)
-        tally.drops = {"queue-full": counts.pop("dropped", 0)}
+        tally = self.troubles.losing.setdefault(name, Tally(name, 0.0))
+        tally.drops = {"queue-full": counts.pop("dropped", tally.dropped)}
         for field, count in counts.items():
             setattr(tally, field, count)
+        tally.look(trio.current_time())
 
 
 @pytest.fixture
@@ -107,12 +108,12 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
         "messages take 75% of memory_limit",
     ),
     "publishers-held": (
-        setter("blocked_publishers", [1, 2]),
-        "2 publishers are not read, until queues or memory have room",
+        setter("blocked_publishers", [1] * 2000),
+        "2,000 publishers are not read, until queues or memory have room",
     ),
     "memory-only": (setter("broker.storage", None), "all messages end with the process: the setting store is memory"),
     "store-failing": (setter("broker.storage.failure", "full"), "durable messages are refused: full"),
-    "store-damaged": (setter("committer.damaged", 3), "3 messages cannot be read"),
+    "store-damaged": (setter("committer.damaged", 3000), "3,000 messages cannot be read"),
     "store-slow": (
         both(setter("committer.commits", 10), setter("committer.seconds", 3.0)),
         "a commit takes 0.30 s, and a RECEIPT waits for one or two",
@@ -121,25 +122,25 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
     "journal-failing": (setter("journal", SimpleNamespace(failure="no", rows_dropped=0)), "no"),
     "spans-failing": (setter("tracing", SimpleNamespace(failure="it is gone")), "it is gone"),
     "losing": (
-        lambda stand: stand.lose("/queue/a", dropped=4, expired=2),
-        "4 dropped, 2 expired at /queue/a, the last within a minute",
+        lambda stand: stand.lose("/queue/a", dropped=94_700, expired=2),
+        "94,700 dropped, 2 expired at /queue/a, the last within a minute",
     ),
     "dead-lettering": (
         lambda stand: stand.lose("/queue/a", dead_lettered=3),
         "3 dead-lettered at /queue/a, the last within a minute",
     ),
-    "dead-letters": (of_stand("troubles", Troubles(dead_letters={"/queue/d": 5})), "5 wait in /queue/d"),
+    "dead-letters": (of_stand("troubles", Troubles(dead_letters={"/queue/d": 5000})), "5,000 wait in /queue/d"),
     "no-consumer": (
-        of_stand("troubles", Troubles(unconsumed={"/queue/a b": 5})),
-        "5 messages wait in /queue/a b, which has no consumer",
+        of_stand("troubles", Troubles(unconsumed={"/queue/a b": 5000})),
+        "5,000 messages wait in /queue/a b, which has no consumer",
     ),
     "standing-still": (
-        of_stand("troubles", Troubles(still={"/queue/a": 5})),
-        "5 messages wait in /queue/a, and its consumers take none",
+        of_stand("troubles", Troubles(still={"/queue/a": 5000})),
+        "5,000 messages wait in /queue/a, and its consumers take none",
     ),
     "slow-consumers": (
-        setter(COUNTERS + "slow_consumers", 4),
-        "clients did not read and were closed: 4 within 15 minutes",
+        setter(COUNTERS + "slow_consumers", 4000),
+        "clients did not read and were closed: 4,000 within 15 minutes",
     ),
     "handlers-fail": (setter("functions", SimpleNamespace(failures=6)), "requests failed: 6 within 15 minutes"),
     "logins-fail": (setter(COUNTERS + "failed_logins.token", 11), "refused logins: 11 within 5 minutes"),
@@ -185,13 +186,30 @@ async def test_other_words_for_the_same(stand: Stand, autojump_clock: MockClock)
     stand.gateway.journal = SimpleNamespace(failure="", rows_dropped=0)
     stand.broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=False, exhausted="")
     stand.look()
-    stand.gateway.journal.rows_dropped = 7
+    stand.gateway.journal.rows_dropped = 7000
     assert {each["id"]: each["what"] for each in stand.look()} == {
         "lag": "the event loop was 300 ms late within the last ten seconds",
         "certificate-ends": "it has ended",
         "memory-high": "publishers are held back, because memory is short",
-        "journal-dropping": "7 rows were left out within ten minutes",
+        "journal-dropping": "7,000 rows were left out within ten minutes",
     }
+
+
+async def test_a_way_of_losing_that_is_over_is_not_told(stand: Stand, autojump_clock: MockClock) -> None:
+    stand.lose("/queue/a", dropped=94_700)
+    await trio.sleep(60)
+    stand.lose("/queue/a", dead_lettered=3)
+    (found,) = stand.look()
+    assert (found["id"], found["what"]) == ("dead-lettering", CASES["dead-lettering"][1])
+    await trio.sleep(60)
+    stand.lose("/queue/a")
+    assert stand.look() == [], "the watch has not been round since"
+
+
+async def test_a_remedy_names_the_settings_file_in_force(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand.broker.storage = None
+    monkeypatch.setenv("GATEWAY_CONFIG", "/etc/other.toml")
+    assert 'store = "sqlite:store.db" into /etc/other.toml and' in str(stand.look()[0]["remedy"])
 
 
 async def test_it_ends_and_begins_anew(stand: Stand, autojump_clock: MockClock) -> None:
@@ -206,7 +224,7 @@ async def test_it_ends_and_begins_anew(stand: Stand, autojump_clock: MockClock) 
 async def test_the_worst_first_and_of_very_many_some(stand: Stand, autojump_clock: MockClock) -> None:
     stand.gateway.draining = True
     stand.troubles.dead_letters = {f"/queue/dlq.{number}": 1 for number in range(60)}
-    stand.troubles.losing["/queue/a b"] = Tally("/queue/a b", 0.0)
+    stand.lose("/queue/a b", dead_lettered=1)
     stand.look()
     await trio.sleep(5)
     stand.broker.storage = None

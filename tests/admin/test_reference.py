@@ -1,4 +1,4 @@
-"""`docs/api.md`: its examples do what they say."""
+"""`docs/api.md`: its examples do what they say, and each is answered as its schema says."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ import trio
 
 from docs.generate import api
 from gateway.admin.endpoint import Endpoint
+from gateway.admin.openapi import document
 from gateway.auth.passwords import hash_passcode
+from tests.app.asgi import Answer
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.transports.peers import Peer, dial
+
+from .running import check
+
+DOCUMENT = document(api.table())
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ class Shell:
     def __init__(self, gateway: GatewayProcess, folder: Path) -> None:
         self._gateway = gateway
         # The page's commands as they stand, but that curl also says how it went.
-        (folder / ".curlrc").write_text('fail-with-body\nwrite-out = "\\n%{http_code}"\n')
+        (folder / ".curlrc").write_text('fail-with-body\nwrite-out = "\\n%{http_code} %{content_type}"\n')
         self._folder = folder
         self.peers: list[Peer] = []
         self.session = ""
@@ -100,10 +106,10 @@ class Shell:
             await self.watch(command.replace("curl", "exec curl"), variables)
             return
         done = await trio.run_process(["bash", "-c", command], env=variables, capture_stdout=True, check=False)
-        body, _, status = done.stdout.decode().rpartition("\n")
-        assert (done.returncode, status) == (0, str(endpoint.status)), f"{command}\n{body}"
-        if endpoint.status != 204 and endpoint.media_type == "application/json":
-            json.loads(body)
+        body, _, told = done.stdout.rpartition(b"\n")
+        status, _, media_type = told.decode().partition(" ")
+        assert (done.returncode, status) == (0, str(endpoint.status)), f"{command}\n{body!r}"
+        check(DOCUMENT, endpoint.method, endpoint.path, Answer(int(status), {"content-type": media_type}, body))
 
     async def watch(self, command: str, variables: dict[str, str]) -> None:
         async def chat(peer: Peer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,8 +32,12 @@ class TestHealth:
     async def test_not_ready_says_why(self, here: Running, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await here.get("/healthz")) == {"status": "alive"}
         assert (await here.get("/readyz")) == {"status": "ready"}
-        monkeypatch.setattr(Gateway, "complaints", lambda self: {"journal": "the disk is full"})  # which is no reason
-        assert (await here.get("/readyz")) == {"status": "ready", "journal": "the disk is full"}
+        with monkeypatch.context() as patch:  # which is no reason
+            patch.setattr(here.gateway, "journal", SimpleNamespace(failure="the disk is full"))
+            patch.setattr(here.gateway, "tracing", SimpleNamespace(failure="no collector"))
+            patch.setattr(here.gateway, "certificates", SimpleNamespace(warning=lambda: "it ends"))
+            failing = {"journal": "the disk is full", "tracing": "no collector", "certificate": "it ends"}
+            assert (await here.get("/readyz")) == {"status": "ready"} | failing
         monkeypatch.setattr(Gateway, "not_ready", lambda self: "the gateway is shutting down")
         answer = await here.ask("GET", "/readyz")
         assert (answer.status, answer.error) == (503, "the gateway is shutting down")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import structlog
@@ -73,12 +74,26 @@ def test_collector_is_put_back() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_importing_the_application_starts_and_loads_little(tmp_path: Path) -> None:
+async def test_the_collector_rests_before_anything_else_is_imported() -> None:
+    async def receive() -> NoReturn:
+        raise EOFError(gc.isenabled())
+
+    with pytest.raises(EOFError, match="False"):
+        await App()({"type": "lifespan"}, receive, receive)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        ("gateway.app", "pydantic starlette.applications prometheus_client argon2 hypercorn gateway.runtime.gateway"),
+        ("gateway.app, gateway.auth, gateway.admin.site, gateway.admin.monitor", "click rich argon2 jwt hypercorn"),
+    ],
+)
+def test_importing_the_application_starts_and_loads_little(tmp_path: Path, modules: str, heavy: str) -> None:
     code = (
-        "import sys, threading, gateway.app; assert threading.active_count() == 1;"
-        "heavy = {'pydantic', 'starlette.applications', 'prometheus_client', 'argon2', 'hypercorn',"
-        " 'gateway.runtime.gateway'};"
-        "print(sorted(heavy & set(sys.modules)))"
+        f"import sys, threading, {modules}; assert threading.active_count() == 1;"
+        f"print(sorted(set('{heavy}'.split()) & set(sys.modules)))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert (output.stdout, output.stderr) == ("[]\n", "")

@@ -102,12 +102,12 @@ def test_the_help_has_a_whole_line_for_each_command() -> None:
         ("start", "there is no command 'start'; did you mean serve?"),
         ("sned /queue/a", "there is no command 'sned'; did you mean send?"),
         ("foo", "there is no command 'foo'\n"),
-        ("serve --port 1", "No such option '--port': settings stand in gateway.toml, or"),
-        ("check-config x.toml", "Got unexpected extra argument (x.toml): settings stand in gateway.toml, or"),
+        ("serve --port 1", "No such option '--port': settings stand in other.toml, or"),
+        ("check-config x.toml", "Got unexpected extra argument (x.toml): settings stand in other.toml, or"),
     ],
 )
 def test_commands_that_may_be_meant(words: str, sentence: str) -> None:
-    result = run(*words.split())
+    result = run(*words.split(), config="other.toml")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Error: {sentence}" in result.stderr
 

@@ -57,6 +57,16 @@ export async function walk(page, job, ask) {
   await message.getByText("Headers").click();
   await message.getByText("text/plain;charset=utf-8").waitFor();
 
+  // A queue is browsed, so a second subscription shows the same messages.
+  for (const copies of [1, 2]) {
+    await subscribe.getByLabel("Destination").fill("/queue/walk");
+    await page.keyboard.press("Enter");
+    await subscribe.getByText("This page browses /queue/walk").waitFor();
+    if (copies === 1) await say("/queue/walk", "a job");
+    await log.getByRole("listitem").filter({ hasText: "a job" }).nth(copies - 1).waitFor();
+    await subscribe.getByRole("button", { name: "Unsubscribe from /queue/walk" }).click();
+  }
+
   await say(job.wrong.destination, "to nobody");
   const alert = page.getByRole("alert");
   await alert.getByText(job.wrong.message).waitFor();

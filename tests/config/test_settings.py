@@ -106,6 +106,10 @@ class TestRefusals:
             ("close_linger = true", "gateway.toml line 1: close_linger is wrong: it must be a duration, not true"),
             ("trace_ratio = 50", "gateway.toml line 1: trace_ratio must be a number from 0 to 1, not 50"),
             ("handlers = 1", 'gateway.toml line 1: handlers must be "module:attribute", not 1'),
+            *[
+                (f"store = 'sqlite:{name}'", f"gateway.toml line 1: store is wrong: 'sqlite:{name}' is no store; write")
+                for name in (":memory:", "memory", "file:s.db", "file::memory:", "//s.db", "s.db?mode=memory")
+            ],
             ('admin_groups = ["ops", " "]', "gateway.toml line 1: admin_groups is wrong: ' ' is no name"),
             ("tcp = '127.0.0.1'", "gateway.toml line 1: tcp is wrong: '127.0.0.1' is not an address; write"),
             ("\n[tcp]\nport = 1", "gateway.toml line 2: tcp must be an address, or a list of them"),

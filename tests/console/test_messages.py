@@ -100,6 +100,20 @@ def test_a_message_is_text_and_never_markup(visit: Visit, front: Front, client: 
     expect(rows(page).first.get_by_role("button")).to_be_focused()
 
 
+def test_the_bytes_of_a_long_body(visit: Visit, client: Client) -> None:
+    body = "0123456789abcdef" * 640
+    client.send("/queue/long-body", body)
+    page = visit.open("destination?name=/queue/long-body")
+    rows(page).first.get_by_role("button").click()
+    sheet = page.get_by_role("dialog")
+    expect(sheet.get_by_text("First 8 KiB of 10 KiB.")).to_have_count(0)
+    sheet.get_by_role("button", name="Hex").click()
+    expect(sheet.get_by_text("First 8 KiB of 10 KiB.")).to_be_visible()
+    with page.expect_download() as download:
+        sheet.get_by_role("button", name="Download the body").click()
+    assert download.value.path().read_text() == body
+
+
 def test_what_failed_waits_in_its_queue(
     visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_losses_are_seen_and_the_charts_are_zoomed(
             client.send("/queue/full")
     page = visiting(front).open()
     expect(page.get_by_text("a restart or a crash would lose 1 now")).to_be_visible()
+    expect(page.get_by_text(f'Write store = "sqlite:store.db" into {file} and restart')).to_be_visible()
     page.get_by_role("button", name="Close until this tab ends").click()
     expect(page.get_by_text("a restart or a crash")).to_be_hidden()
     page.get_by_role("button", name="1 h", exact=True).click()

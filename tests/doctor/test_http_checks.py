@@ -109,12 +109,16 @@ async def test_the_warnings_of_readyz_are_passed_on(nursery: trio.Nursery) -> No
     assert "which is not HTTP" in faults(await look(url=http(port)))[0]
 
 
-async def test_a_proxy_that_does_not_name_its_clients_opens_the_admin_api(gateway: GatewayProcess) -> None:
+async def test_a_proxy_that_does_not_name_its_clients_opens_the_admin_api(
+    gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_CONFIG", "/etc/other.toml")
     forwarded_for = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"
     others = ["proxy_set_header X-Forwarded-Host $http_host;", "proxy_set_header X-Forwarded-Proto $scheme;"]
     with spoiled(gateway, dict.fromkeys([forwarded_for, *others], "")) as port:
         found = await look(url=http(port), settings=settings_of(gateway))
     assert "X-Forwarded-For" in only(found, "forwarding").remedy
+    assert only(found, "forwarding").remedy.endswith(" in /etc/other.toml")
     remedy = only(found, "/api/v1/sessions").remedy
     assert "admin_token" in remedy
     assert forwarded_for in remedy

@@ -120,7 +120,9 @@ class TestSending:
         request = request_of(scene)
         while scene.broker.memory.used < 1_000_000:
             request.send("/topic/a", b"x" * 20_000)
-        with pytest.raises(CannotSend, match=r"memory limit reached: kept messages cost 10\d{5} bytes, 1000000 may"):
+        with pytest.raises(
+            CannotSend, match=r"memory limit reached: kept messages cost 1,0\d\d,\d{3} bytes, 1,000,000 may"
+        ):
             request.send("/topic/a")
         request.close()
         assert not scene.broker.memory.used

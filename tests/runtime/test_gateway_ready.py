@@ -64,7 +64,7 @@ async def test_full_memory() -> None:
         assert await answers(gateway) == (200, 200, None)
         broker.memory.keep(1)
         limit = broker.quotas.memory_limit
-        why = f"memory is full: kept messages cost {limit} bytes, {limit} may (memory_limit)"
+        why = f"memory is full: kept messages cost {limit:,} bytes, {limit:,} may (memory_limit)"
         assert await answers(gateway) == (200, 503, why)
         broker.memory.release(1)
         assert await answers(gateway) == (200, 200, None)

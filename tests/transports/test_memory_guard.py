@@ -179,7 +179,7 @@ class TestMark:
             await trio.sleep(0.6)
         assert (
             home.server.memory_guard.reason
-            == f"the process takes {MARK + 1000} bytes of memory, {MARK} may (memory_mark)"
+            == f"the process takes {MARK + 1000:,} bytes of memory, {MARK:,} may (memory_mark)"
         )
         error = await large.at_end_after_error()
         assert error["message"] == "memory is full"

@@ -77,7 +77,7 @@ async def test_the_guard_watches_a_part_of_what_there_is(harness: Harness, monke
     watch_process(guard, 0)
     await until(lambda: guard.resident > 6_000_000)
     assert guard.mark == 6_000_000
-    assert guard.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
+    assert guard.reason.endswith("6,000,000 may (memory_mark, 3/4 of what the container has)")
     with structlog.testing.capture_logs() as logs:
         watch_process(guard, 9_000_000)
     assert guard.mark == 9_000_000

@@ -137,6 +137,7 @@ def of_destination(target: Target) -> dict[str, object]:
         "log": _of_stream(target),
         "losing": target.tally.is_losing,
         "lost_age": None if target.tally.lost_age is None else round(target.tally.lost_age, 1),
+        "present_losses": target.tally.present_losses,
     }
 
 
@@ -271,6 +272,12 @@ def durable_subscriptions_of(target: Target, patterns: list[Topic]) -> Iterator[
 def durable_count(target: Target, patterns: list[Topic]) -> int:
     """The number of these subscriptions, whatever it is, at the cost of the number of patterns."""
     return sum([len(topic.durable_subscriptions) for topic in _topics_of(target, patterns)])
+
+
+def consumers_of(registry: Registry, target: Target) -> int:
+    """All subscriptions that get its messages: its own, those by a pattern, and durable ones."""
+    patterns = patterns_of(registry, target)
+    return sum([len(target.subscriptions), *[each.count for each in patterns], durable_count(target, patterns)])
 
 
 def _topics_of(target: Target, patterns: list[Topic]) -> list[Topic]:

@@ -110,6 +110,7 @@ _TOTALS = {"drops": "dropped", "failures": "errors", "failed_logins": "logins_fa
 
 LOSING = 60.0
 """Seconds for which a destination counts as one that loses messages, after the last one."""
+_WAYS = ("dropped", "dead_lettered", "expired")
 
 # Names of destinations that have gone and lost messages; and the longest of them, in characters.
 _MOST_KEPT, _LONGEST = 500, 256
@@ -141,11 +142,10 @@ class Tally:
     Attributes:
         drops: by reason; None: nothing was dropped.
         rates: per second, between the last two looks.
-        lost_age: how long before the last look a loss was found; None: nothing was lost.
     """
 
     __slots__ = (
-        *("_before", "_looked_at", "_lost_at", "drops", "lost_age", "name", "rates"),
+        *("_before", "_looked_at", "_losses", "drops", "name", "rates"),
         *("acknowledged", "conflated", "dead_lettered", "delivered", "expired", "published"),
     )
 
@@ -156,8 +156,8 @@ class Tally:
         self.drops: dict[Drop, int] | None = None
         self.rates = self._before = _NOTHING
         self._looked_at = now
-        self._lost_at = 0.0
-        self.lost_age: float | None = None
+        # by way: how many had been lost before the present losses began, and when the last one was found
+        self._losses: dict[str, tuple[int, float]] | None = None
 
     @property
     def dropped(self) -> int:
@@ -184,24 +184,39 @@ class Tally:
         # Nearly all destinations of a large gateway are idle: a plain tuple costs a quarter of the other.
         if found == before:
             self.rates = _NOTHING
-            if self.lost_age is not None:
-                self.lost_age = now - self._lost_at
             return False
         counts = Counts(*found)
         if counts.lost > before.lost:
-            self._lost_at = now
-        if counts.lost:
-            self.lost_age = now - self._lost_at
+            self._note_losses(counts)
         # A destination that has just come is not ten times as busy as it will be.
         seconds = max(seconds, 1.0)
         self.rates = Counts(*[round((late - early) / seconds, 1) for early, late in zip(before, counts, strict=True)])
         self._before = counts
         return True
 
+    def _note_losses(self, counts: Counts) -> None:
+        losses = self._losses = self._losses or {}
+        present = self.present_losses
+        for way in _WAYS:
+            if getattr(counts, way) > (early := getattr(self._before, way)):
+                losses[way] = losses[way][0] if way in present else early, self._looked_at
+
+    @property
+    def present_losses(self) -> dict[str, int]:
+        """What is lost at present, by way, and how many since it began: it ends a minute after the last one."""
+        losses = (self._losses or {}).items()
+        return {way: getattr(self, way) - before for way, (before, at) in losses if self._looked_at - at < LOSING}
+
+    @property
+    def lost_age(self) -> float | None:
+        """How long before the last look a loss was found; None: nothing was lost."""
+        return self._looked_at - max([at for _, at in self._losses.values()]) if self._losses else None
+
     @property
     def is_losing(self) -> bool:
         """True if a message was lost lately."""
-        return self.lost_age is not None and self.lost_age < LOSING
+        age = self.lost_age
+        return age is not None and age < LOSING
 
 
 class Tallies:

@@ -95,7 +95,7 @@ class Memory:
     def is_full(self) -> str:
         """Why nothing more is accepted, as a sentence; empty: there is memory."""
         if self.used >= self._limit:
-            return f"kept messages cost {self.used} bytes, {self._limit} may (memory_limit)"
+            return f"kept messages cost {self.used:,} bytes, {self._limit:,} may (memory_limit)"
         return self._exhausted
 
     def check(self) -> None:

@@ -117,7 +117,7 @@ class _Candidate(NamedTuple):
             "not acknowledged": unacknowledged,
         }
         most = sorted(parts.items(), key=lambda item: -item[1])
-        return ", ".join([f"{nbytes} bytes {kind}" for kind, nbytes in most if nbytes])
+        return ", ".join([f"{nbytes:,} bytes {kind}" for kind, nbytes in most if nbytes])
 
 
 class MemoryGuard:
@@ -190,7 +190,7 @@ class MemoryGuard:
     def _at_mark(self) -> str:
         if not self.mark or self.resident < self.mark:
             return ""
-        return f"the process takes {self.resident} bytes of memory, {self.mark} may ({self._name})"
+        return f"the process takes {self.resident:,} bytes of memory, {self.mark:,} may ({self._name})"
 
     def _measure(self, now: float) -> None:
         """Read what the process takes, and tell the broker."""
@@ -255,7 +255,7 @@ class MemoryGuard:
 
         if has_incomplete:
             names = f"memory_limit, {self._name}" if self.mark else "memory_limit"
-            reason = f"incomplete messages cost {broker.memory.partial} bytes, and memory is short ({names})"
+            reason = f"incomplete messages cost {broker.memory.partial:,} bytes, and memory is short ({names})"
             self._close(now, reason, _GOOD_PART * broker.memory.crowd, 0, stuck)
         elif broker.memory.flooded:
             reason = f"memory is short ({self._name}), and much of it waits for clients that do not read"

@@ -1,38 +1,61 @@
 // The body of a message: as JSON with indents, as text, or as bytes; the first that fits, and the others by a click.
 
 import { copyButton } from "./copy.js";
+import { octets } from "./format.js";
 import { html, nothing, ref, render } from "./html.js";
 import { switcher } from "./parts.js";
 
 const MOST_HEX = 8 * 1024; // bytes; each line of 16 is 75 characters
 const DEEPEST = 200; // JSON values within each other
 
-/** @param message body, body_encoding ("utf-8", or "base64" where it is no text) */
+/** @param message size, body, body_encoding ("utf-8", or "base64" where it is no text) */
 export function bodyOf(message) {
-  const views = viewsOf(message);
-  const draw = (element, name) => render(picture(views, name, (other) => draw(element, other)), element);
+  const bytes = bytesOf(message);
+  const views = viewsOf(message, bytes);
+  const rest = bytes.length > MOST_HEX ? restOf(bytes, message.size) : nothing;
+  const draw = (element, name) =>
+    render(picture(views, name, name === "Hex" ? rest : nothing, (other) => draw(element, other)), element);
   return html`<div class="stack" ${ref((element) => element && draw(element, Object.keys(views)[0]))}></div>`;
 }
 
-function picture(views, name, choose) {
+function picture(views, name, rest, choose) {
   const names = Object.keys(views);
   return html`<div class="card-head">
       <h3>Body</h3>
       ${names.length > 1 ? switcher(names, name, choose) : nothing}
-      ${views[name] ? copyButton(views[name], "the body") : nothing}
+      ${views[name] ? copyButton(views[name], rest === nothing ? "the body" : "these bytes") : nothing}
     </div>
+    ${rest}
     ${views[name] ? html`<pre class="body" role="group" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
 }
 
+/** What the view of bytes leaves out, and a way to get it; the gateway may have cut the body, too. */
+function restOf(bytes, size) {
+  const all = bytes.length < size ? `the first ${octets(bytes.length)}` : "the body";
+  return html`<p class="quiet">
+    First ${octets(MOST_HEX)} of ${octets(size)}.
+    <button type="button" class="plain" @click=${() => download(bytes)}>Download ${all}</button>
+  </p>`;
+}
+
+function download(bytes) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([bytes]));
+  link.download = "body";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // by then the browser has begun
+}
+
+function bytesOf({ body: text, body_encoding: encoding }) {
+  if (encoding !== "base64") return new TextEncoder().encode(text);
+  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+}
+
 /** View -> text, the best one first. */
-function viewsOf({ body: text, body_encoding: encoding }) {
+function viewsOf({ body: text, body_encoding: encoding }, bytes) {
   if (!text) return { Text: "" };
-  if (encoding === "base64") {
-    const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
-    return { Hex: hex(bytes), Base64: text };
-  }
+  if (encoding === "base64") return { Hex: hex(bytes), Base64: text };
   const indented = json(text);
-  const bytes = new TextEncoder().encode(text.slice(0, MOST_HEX));
   return { ...(indented === null ? {} : { JSON: indented }), Text: text, Hex: hex(bytes) };
 }
 

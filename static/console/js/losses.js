@@ -18,15 +18,16 @@ export const losses = (row) =>
     .join(", ");
 
 /** How bad it is: what is dropped is gone, what is replaced was meant to be. */
-function severity({ losing, dropped, dead_lettered: letters, expired }) {
-  if (dropped) return losing ? "bad" : "wait";
-  return losing && (letters || expired) ? "wait" : "";
+function severity({ losing, dropped, present_losses: now }) {
+  if (now.dropped) return "bad";
+  return losing || dropped ? "wait" : "";
 }
 
 /** A badge where something is lost now, a quieter one where it was. */
 export function lossBadge(row) {
   if (!row.lost) return nothing;
-  const words = row.dropped ? (row.losing ? "loses messages" : "has lost messages") : losses(row);
+  const now = row.present_losses;
+  const words = now.dropped ? "loses messages" : losses(now) || (row.dropped ? "has lost messages" : losses(row));
   return html`<span class="badge ${severity(row)}" title="${losses(row)}${lately(row)}">${words}</span>`;
 }
 
@@ -44,10 +45,13 @@ export function lossNotice(row) {
   if (!row.lost) return nothing;
   const kind = severity(row);
   if (!kind) return nothing;
-  const verb = row.dropped ? (row.losing ? "loses" : "has lost") : "fails to deliver";
+  const now = row.present_losses;
+  const verb = now.dropped ? "loses" : row.losing ? "fails to deliver" : "has lost";
   return html`<p class="message ${kind}">
     <strong>This destination ${verb} messages:</strong>
-    ${losses(row)}${row.losing ? `, ${short(row.lost_rate)} per second now` : lately(row)}.
+    ${row.losing ? `${losses(now)}, ${short(row.lost_rate)} per second now; in all ` : nothing}${losses(row)}${
+      row.losing ? nothing : lately(row)
+    }.
     ${remedy(row)}
   </p>`;
 }
@@ -59,8 +63,8 @@ function reasons(drops) {
   return ` (${all.length === 1 ? all[0][0] : all.map(([word, number]) => `${number} ${word}`).join(", ")})`;
 }
 
-function remedy({ dropped, policy }) {
-  if (!dropped || !policy) return nothing;
+function remedy({ losing, dropped, present_losses: now, policy }) {
+  if (!(losing ? now.dropped : dropped) || !policy) return nothing;
   const key = policy.when_full?.startsWith("drop") ? "when_full" : "slow_consumer";
   return html`The policy says <code>${key} = "${policy[key]}"</code>: start consumers, raise its limits, or choose
     another value.`;

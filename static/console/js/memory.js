@@ -10,11 +10,13 @@ export const isDismissed = () => sessionStorage.getItem(KEY) !== null;
 
 /** As the last answer of GET /overview has it. */
 export function show() {
-  const { store, drain, messages } = now().answer;
+  const { store, drain, messages, problems } = now().answer;
   $("memory").hidden = store !== null || Boolean(drain) || isDismissed();
   const all = messages.waiting + messages.delayed + messages.retained + messages.unacknowledged;
   const text = all ? `a restart or a crash would lose ${count(all)} now` : "a restart or a crash loses them";
   if ($("memory-text").textContent !== text) $("memory-text").textContent = text;
+  const remedy = problems.find(({ id }) => id === "memory-only")?.remedy ?? "";
+  if ($("memory-remedy").textContent !== remedy) $("memory-remedy").textContent = remedy;
 }
 
 $("memory-close").addEventListener("click", () => {

@@ -1,12 +1,7 @@
-// Names of destinations: which of them consume when a client subscribes, and what people call the hidden ones.
+// Names of destinations: the names of queues in the lists, and what people call the hidden ones.
 
 import { html, nothing } from "./html.js";
 import { link } from "./router.js";
-
-const TOPICS = ["/topic/", "/exchange/", "/user/", "/temp-topic/", "/session/events"];
-
-/** True if a subscriber takes messages away from others: of a queue, under any of its names. */
-export const isQueue = (name) => name !== "" && !TOPICS.some((start) => name.startsWith(start));
 
 /** The name of a queue in the lists: clients may leave its start out, or write RabbitMQ's. */
 export function listed(name) {

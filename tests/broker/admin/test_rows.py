@@ -199,6 +199,7 @@ class TestDestinations:
         patterns = rows.patterns_of(registry, topic)
         assert [(each.name, each.count) for each in patterns] == [("/topic/a.*", 0), ("/topic/a.#", 1)]
         assert len(list(rows.durable_subscriptions_of(topic, patterns))) == rows.durable_count(topic, patterns) == 4
+        assert [rows.consumers_of(registry, each) for each in (topic, every["/queue/a"])] == [5, 1]
         assert list(rows.durable_subscriptions_of(every["/queue/a"], [])) == []
         assert [rows.patterns_of(registry, every[name]) for name in ("/queue/a", "/topic/a.#")] == [[], []]
 
@@ -249,6 +250,7 @@ class TestDestinations:
         queue.tally.look(scene.now + 12.04)
         found = destination(scene, "/queue/a")
         assert (found["lost_rate"], found["losing"], found["lost_age"]) == (0.0, True, 7.0)
+        assert found["present_losses"] == {"dropped": 1}
         assert rows.drops_of(queue) == {"queue-full": 1}
         for state in ("losing", "lost"):
             assert rows.DESTINATION_STATES[state](queue)

@@ -181,6 +181,22 @@ def test_it_loses_for_a_minute() -> None:
     assert (tally.lost_age, tally.is_losing) == (60.0, False)
 
 
+def test_each_way_of_losing_begins_and_ends_for_itself() -> None:
+    tally = Tally(Q, 100.0)
+    tally.drop("queue-full")
+    tally.look(105.0)
+    assert tally.present_losses == {"dropped": 1}
+    tally.expired = 3
+    tally.look(160.0)
+    assert tally.present_losses == {"dropped": 1, "expired": 3}
+    tally.expired = 5
+    tally.look(200.0)
+    assert tally.present_losses == {"expired": 5}
+    tally.drop("queue-full")
+    tally.look(205.0)
+    assert tally.present_losses == {"expired": 5, "dropped": 1}, "and not the one that was over"
+
+
 def test_a_queue_that_comes_again_knows_what_it_lost() -> None:
     """In a queue without consumers whose messages expire, and nothing else comes: it goes with each of them."""
     scene = Scene({Q: {"time_to_live": 1.0}, T: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 2}})

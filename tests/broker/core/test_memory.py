@@ -28,7 +28,7 @@ def test_partial_messages_count(stage: Stage) -> None:
     no, crowd = (False, False, False), (True, False, False)
     assert found == [no, crowd, (True, True, False), crowd, (True, True, True)]
     assert (memory.used, memory.partial, memory.kept) == (8_000, 8_000, 0)
-    assert memory.is_full == "kept messages cost 8000 bytes, 8000 may (memory_limit)"
+    assert memory.is_full == "kept messages cost 8,000 bytes, 8,000 may (memory_limit)"
     client.publish("/queue/a", b"x")
     assert client.error().headers["message"] == LIMIT
     memory.buffer(-8_000)

@@ -17,7 +17,7 @@ import { meaning } from "../policy.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { MEANS } from "../words.js";
-import { badges, oldest, subscribersOf } from "./destinations.js";
+import { badges, oldest } from "./destinations.js";
 import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
@@ -236,7 +236,7 @@ function numbers(row) {
       ["Size of the kept", octets(row.log?.octets), MEANS.kept_size],
     ];
     return [
-      ["Subscribers", count(subscribersOf(row)), MEANS.subscribers],
+      ["Subscribers", count(row.consumers), MEANS.subscribers],
       ["By a pattern", count(row.pattern_subscriptions)],
       ["Durable", count(row.durable_subscriptions)],
       ["Unacknowledged", count(row.unacknowledged), MEANS.unacknowledged],

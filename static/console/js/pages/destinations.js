@@ -40,7 +40,7 @@ const SPEC = {
     { name: "state", label: "State", options: STATES },
   ],
   columns: [
-    { key: "name", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
+    { key: "title", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
     { key: "series", label: "Five minutes", hide: 3, cell: (row) => spark(row.series) },
     rate("published_rate", "In /s", MEANS.published),
     rate("delivered_rate", "Out /s", MEANS.delivered, 2),
@@ -67,23 +67,19 @@ const SPEC = {
       cell: (row) => (row.kind === "queue" ? octets(row.octets) : "–"),
     },
     {
-      key: "subscriptions",
+      key: "consumers",
       label: "Consumers",
       tip: MEANS.consumers,
       sort: true,
       number: true,
       hide: 2,
-      cell: (row) => count(subscribersOf(row)),
+      cell: (row) => count(row.consumers),
     },
   ],
   empty: html`<strong>No destinations yet</strong
     ><span>A queue or topic exists as soon as a client sends to it or subscribes.</span>
     <a href=${link("playground")}>Try it in the playground</a>`,
 };
-
-/** Of a topic also those that come by a pattern, and durable ones. */
-export const subscribersOf = ({ subscriptions, pattern_subscriptions: others = 0, durable_subscriptions: durable = 0 }) =>
-  subscriptions + others + durable;
 
 /** A topic keeps nothing that could wait. */
 function waiting(row) {

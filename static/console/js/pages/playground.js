@@ -4,13 +4,13 @@
 // A subscription to a queue would take its messages away, from the workers that they are for.  So the page browses
 // queues; who wants to consume says so, confirms the number, and stops by leaving the page or losing the connection.
 
-import { findAddress, readable, Talk } from "../../../talk.js";
+import { BROWSE, findAddress, isQueue, readable, Talk } from "../../../talk.js";
 import { ask } from "../ask.js";
 import { clock, count, many } from "../format.js";
 import { html, live, nothing, render, repeat } from "../html.js";
 import { line } from "../line.js";
 import { fetched } from "../message.js";
-import { isQueue, listed } from "../names.js";
+import { listed } from "../names.js";
 import { empty, headers } from "../parts.js";
 import { link } from "../router.js";
 import { announce, notice } from "../say.js";
@@ -144,7 +144,7 @@ const subscribe = onSubmit(async ({ destination: typed, selector: words }) => {
   if (!isQueue(destination)) talk.subscribe(destination, selector);
   else if (!seen.consume) {
     browsed.set(destination, 0);
-    talk.subscribe(destination, { ...selector, browser: "true", "browser-end": "false" }, true);
+    talk.subscribe(destination, { ...selector, ...BROWSE }, true);
   } else if (await mayConsume(destination, selector)) {
     consumed.add(destination);
     const manner = { ack: "client-individual", "prefetch-count": String(PREFETCH) };
