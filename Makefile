@@ -15,7 +15,7 @@ help:
 # make run          start the gateway: TCP 61613, WebSocket 15674, HTTP 8000, all on loopback
 run: .venv/runtime
 	@tests/install-tools page || echo "The gateway runs without it; only the demo page needs it." >&2
-	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn $$options gateway.app:app"
+	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn -k trio $$options gateway.app:app"
 
 # make test         install what the tests need, and run all but the long ones; ARGS="-k name" picks, WORKERS=0: no workers
 WORKERS ?= 2

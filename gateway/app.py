@@ -152,7 +152,9 @@ def _configure_logs(settings: Settings) -> None:
     from gateway.config.settings import MEMORY_ONLY, keep_messages
     from gateway.observe import logs
 
-    note = f"{MEMORY_ONLY}: {keep_messages()}" if settings.store == "memory" else ""
+    note = "the console is at /console/"
+    if settings.store == "memory":
+        note += f"; {MEMORY_ONLY}: {keep_messages()}"
     logs.configure(settings.log_format, settings.log_level, note)
 
 

@@ -105,6 +105,8 @@ def doctor(
         settings=settings,
         **others,
     )
+    if options.idle and any(targets.values()) and not as_json:
+        click.echo(f"at the end, connections are held for {options.idle:g} s; --idle 0 leaves that out", err=True)
     try:
         trio.run(examine.examine, options, report)
     except BaseExceptionGroup as group:

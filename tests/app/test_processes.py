@@ -58,7 +58,8 @@ def test_make_run_listens_where_the_setting_says(tmp_path: Path) -> None:
     with server(["sh", "-c", lines[-1]], tmp_path, http=f"127.0.0.2:0,unix:{tmp_path}/a b") as running:
         running.tcp_port()
         running.await_in_log("Running on http://127.0.0.2:")
-        running.await_in_log(f"Running on http://unix:{tmp_path}/a b")
+        running.await_in_log(f"Running on http://unix:{tmp_path}/a b (CTRL + C to quit); the console is at /console/")
+        assert "asyncio" not in running.log, "our own command is not to need our own advice"
         running.process.send_signal(signal.SIGTERM)
         assert running.wait() == 0
 

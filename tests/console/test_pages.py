@@ -126,6 +126,7 @@ def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, sche
     page.goto(f"{behind_nginx.url}/")
     expect(page.get_by_role("status").first).to_contain_text("Connected to")
     expect(page.get_by_role("list", name="Prices").get_by_role("listitem").first).to_be_visible()
+    assert page.locator(".code pre").evaluate("(each) => each.scrollWidth <= each.clientWidth"), "a line is cut"
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("log").get_by_text("Hello, other tab")).to_be_visible()
     expect(page.get_by_role("log").get_by_role("time")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))

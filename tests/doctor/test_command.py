@@ -96,6 +96,14 @@ def test_without_targets_the_settings_name_them(read: Read, tmp_path: Path) -> N
     assert read.of("--config", str(file), "--url", "https://a.example").websocket[0].path == "/stomp"
 
 
+def test_the_wait_is_announced(read: Read) -> None:
+    for arguments, words in [
+        (["--idle", "5m"], "at the end, connections are held for 300 s; --idle 0 leaves that out\n"),
+        *((["--idle", "0"], ""), (["--json"], "")),
+    ]:
+        assert read.run("--tcp", "a.example:61613", *arguments).stderr == words
+
+
 def test_wrong_settings_are_a_fault(read: Read, tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("tpc = 1\n")
     result = read.run()

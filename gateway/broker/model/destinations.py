@@ -267,6 +267,12 @@ def _alias(destination: str, multicast: bool | None) -> str:
         )
     if not destination:
         raise NotAllowed("destination without a name", "the destination header is empty; write one like /queue/NAME")
+    if multicast is None and lacks_slash(destination):  # likely another typing error; with a type, the name is meant so
+        raise NotAllowed(
+            "unsupported kind of destination",
+            f"{destination[:80]!r} has no slash in front; did you mean {meant(destination)[0]!r}? "
+            f"The queue is {QUEUE + destination[:80]!r}",
+        )
     return (TOPIC if multicast else QUEUE) + destination
 
 

@@ -41,9 +41,8 @@ class TestCanonical:
             ("/topic/a/b", "/topic/a/b"),
             ("/topic/a.b", "/topic/a.b"),
             ("a", "/queue/a"),
-            ("queue/a", "/queue/queue/a"),
             ("temp-queue", "/queue/temp-queue"),
-            ("user/ada/queue/x", "/queue/user/ada/queue/x"),
+            ("/queue/queue/a", "/queue/queue/a"),
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.b", "/topic/a.b"),
             ("/exchange/amq.direct/a", "/exchange/amq.direct/a"),
@@ -148,6 +147,13 @@ class TestCanonical:
             *(("topic", False), ("topic.a", False), ("topics/a", False), ("/topic/a", False), ("a/topic/b", False)),
         ]:
             assert lacks_slash(name) is lacks
+
+    def test_a_forgotten_slash_is_refused_unless_a_type_is_given(self) -> None:
+        for find in (canonical, lambda name, type=None: canonical_for("ada", name, type)):
+            with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+                find("topic/a.b")
+            assert caught.value.detail.endswith("did you mean '/topic/a.b'? The queue is '/queue/topic/a.b'")
+            assert find("topic/a.b", False) == "/queue/topic/a.b"
 
     def test_a_send_goes_to_no_pattern(self) -> None:
         for kind in ["/topic/", "/queue/", "", "/user/ada/queue/", "/exchange/amq.topic/", "/app/"]:
