@@ -110,7 +110,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
     parser.add_argument("--verbose", action="store_true", help="below each row its spread and the generator's own CPU")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/benchmarks.md")
+    parser.add_argument("--markdown", action="store_true", help="tables in Markdown")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a row is over its budget")
     parser.add_argument("--address", metavar="HOST:PORT", help="measure the broker that listens here, with --pid")
     parser.add_argument("--pid", type=int, help="root of that broker's process tree; pin it to core 0 yourself")

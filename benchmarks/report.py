@@ -103,7 +103,7 @@ def table(rows: Sequence[Row], bare: Bare, verbose: bool) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The tables of `docs/benchmarks.md`: what other brokers were measured at, too, and the rest."""
+    """Two tables for `docs/benchmarks.md`: scenarios with figures of other brokers, and the rest."""
     by_name: dict[str, list[Row]] = {}
     for row in rows:
         by_name.setdefault(row.name, []).append(row)

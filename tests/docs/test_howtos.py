@@ -22,7 +22,7 @@ def test_step_by_step(page: str, machine: Machine) -> None:
     if page == "howto-jwt.md":
         provide(machine)
     steps = behind_nginx() if page == "howto-nginx.md" else blocks(f"docs/{page}")
-    assert perform(machine, steps) > 5
+    assert perform(machine, steps) > 4
 
 
 def provide(machine: Machine) -> None:

@@ -45,7 +45,7 @@ def test_the_tour_and_a_replay(machine: Machine) -> None:
     for name, body in (("red", "tea"), ("blue", "milk")):
         machine.run(f"gateway send /queue/orders.{name} {body}")
     machine.stop()
-    doctor, run, report, status = re.findall(r"^\| `(gateway pipeline [^`]*)` \|", text, re.MULTILINE)
+    doctor, run, report, status = re.findall(r"^\* `(gateway pipeline [^`]*)`:", text, re.MULTILINE)
     # Each start of Spark costs ten seconds and more.  tests/pipeline/test_doctor has the one, the test above the other.
     assert (doctor, report) == ("gateway pipeline doctor", "gateway pipeline report --journal journal --since 1h")
     machine.run(f"{run} --once")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -196,6 +195,6 @@ class TestPage:
     def test_its_columns_are_those_of_the_jobs(self, name: str) -> None:
         lists = {"deadletters": deadletters.COLUMNS, "consumers": consumers._table([]).column_names}
         columns = {*JOBS[name].keys, *JOBS[name].merges, *lists.get(name, ())}
-        table = self.PAGE.partition(f"**{name}**")[2].partition("| column | type |")[2].splitlines()[2:]
-        rows = list(itertools.takewhile(lambda line: line.startswith("|"), table))
-        assert {column for row in rows for column in re.findall(r"`(\w+)`", row.split("|")[1])} == columns
+        section = re.split(r"^(?:\*\*|## )", self.PAGE.partition(f"\n**{name}**")[2], maxsplit=1, flags=re.MULTILINE)[0]
+        named = re.findall(r"^\* ([^:(]*)", section, re.MULTILINE)
+        assert {column for names in named for column in re.findall(r"`(\w+)`", names)} == columns

@@ -100,12 +100,10 @@ def test_required_options_of_a_stream(told: dict[str, str], sentence: str) -> No
 _TEXT = (Path(__file__).parents[2] / "docs" / "connector.md").read_text(encoding="utf-8")
 
 
-def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table behind a heading."""
-    behind = _TEXT.split(f"\n## {heading}\n", 1)[1]
-    table = re.search(r"(?:^\|.*\n)+", behind, re.MULTILINE)
-    assert table is not None
-    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table[0].splitlines()[2:]]
+def listed(heading: str) -> list[list[str]]:
+    """Names, and what stands in brackets behind them, of the list below a heading."""
+    section = _TEXT.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return [list(pair) for pair in re.findall(r"^\* `(\w+)`(?: \(`([^`]*)`\))?", section, re.MULTILINE)]
 
 
 def default(field: Field[Any]) -> str:
@@ -117,10 +115,8 @@ def default(field: Field[Any]) -> str:
 
 
 def test_options() -> None:
-    assert [row[:2] for row in rows("Options")] == [
-        [field.metadata["option"], default(field)] for field in fields(Options)
-    ]
+    assert listed("Options") == [[field.metadata["option"], default(field)] for field in fields(Options)]
 
 
 def test_columns() -> None:
-    assert [row[:2] for row in rows("Columns")] == [[name, kind] for name, kind, _ in COLUMNS]
+    assert listed("Columns") == [[name, kind] for name, kind, _ in COLUMNS]
