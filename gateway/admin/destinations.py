@@ -119,7 +119,10 @@ class DestinationRow(ApiModel):
     octets: int = Field(description="bytes of memory that waiting messages cost")
     stored: int = Field(description="messages that are in the store")
     full: bool = Field(description="it has no room, so publishers wait; no policy drops or refuses")
-    durable: bool
+    durable: bool = Field(
+        description="it stores messages without `persistent`; a durable subscription does not if its policy says "
+        "`as-sent`. `stored` says how many messages outlive a crash"
+    )
     dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
     published: int = Field(description="messages that came since the destination came to be; so are the next ones")
