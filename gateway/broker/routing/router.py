@@ -39,7 +39,7 @@ class Router:
         quotas = context.quotas
         self.registry = registry  # which destinations there are
         self.retained = Retained(context, policies)  # the last message of each topic that keeps one
-        self.delayed = ScheduledSends(context, self._arrive, self.outlives)  # messages that wait for their time
+        self.delayed = ScheduledSends(context, self._arrive, self._is_stored)  # messages that wait for their time
         self._context = context
         self._destinations = registry.destinations
         self._patterns = registry.patterns
@@ -140,19 +140,26 @@ class Router:
         self.check([sending])
         return sending
 
-    def outlives(self, name: str, options: SendOptions) -> bool:
+    def _is_durable(self, name: str, options: SendOptions) -> bool:
         """True if a message outlives the process at that destination, by itself or in a stream."""
         if names.is_topic(name) and self.registry.keeps_stream(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
-        """True if a message would have to be stored now."""
+        """True if a message would have to be stored now, perhaps until its time comes."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        is_kept = not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name)
-        if is_kept and self.outlives(name, options):
+        # To a topic without a stream, other messages come and go.
+        is_kept = not names.is_topic(name) or options.retain is not None or options.is_delayed
+        if (is_kept or self.registry.keeps_stream(name)) and self._is_durable(name, options):
             return True
+        return self._goes_to_durable(name, options)
+
+    def _goes_to_durable(self, name: str, options: SendOptions) -> bool:
+        """True if a durable subscription that is there stores such a message, unless its selector is against it."""
+        if not names.is_topic(name):
+            return False
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
         queues = [durable.queue for each in topics for durable in each.durable_subscriptions.values()]
@@ -192,7 +199,7 @@ class Router:
         if kept:
             self.retained.check_room(kept)
         limit = self._context.quotas.max_delayed
-        if len(self.delayed) + sum(sending.is_delayed for sending in sendings) > limit:
+        if len(self.delayed) + sum(sending.options.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
 
     def _name(self, destination: str, multicast: bool | None, sender: Peer | None) -> str:
@@ -236,7 +243,7 @@ class Router:
             until = self._context.scheduler.epoch() + self._context.quotas.dedup_window
             for name, _ in found:
                 # Where the message ends with the process, its id may end as well, and costs no write.
-                if self.outlives(name, sending.options):
+                if self._is_durable(name, sending.options) or self._goes_to_durable(name, sending.options):
                     storage.saw(digest(name, dedup_id), until)
         self._context.counters.duplicates += len(sending.targets) - len(found)
         return found
