@@ -21,7 +21,7 @@ from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PLAIN, Retain, SendOptions
-from ..model.policy import Policies
+from ..model.policy import Policies, Visible
 from ..queue.queue import Queue
 from ..topic.replay import Replay
 from ..topic.retained import Retained
@@ -82,7 +82,7 @@ class Router:
         # Before the fan-out: subscribers and patterns get the number that the stream gives it.
         if target is not None and target.stream is not None:
             message = target.stream.add(message, sender.id)
-        if target is None or self.registry.has_patterns:
+        if target is None or self.registry.fans_out:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
@@ -296,8 +296,8 @@ class Router:
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         """Give a message to the topic, if there is one, and to all patterns that match its name."""
         found = self._patterns.match(name) if self.registry.has_patterns else ()
-        if unseen:
-            for each in (*found, *([] if topic is None else [topic])):
+        if unseen or self.policies.shows_stored:
+            for each in self._hiding(topic, name, found, message, unseen=unseen):
                 each.hide(message)
         # Encoded once for all of them; a single topic does that by itself.
         wire = Wire(message) if found else None
@@ -309,6 +309,25 @@ class Router:
             pattern.accept(message, sender, wire)
             if pattern.has_late:
                 pattern.tell_late(message, sender, None if topic is None else topic.stream)
+
+    def _hiding(
+        self, topic: Topic | None, name: str, found: Sequence[Topic], message: Message, *, unseen: bool
+    ) -> list[Topic]:
+        """The topics that hide a message: those for which a policy says so, if the store gets it; if `unseen`, all.
+
+        The policy of the destination is for all its subscribers, that of a pattern for those of the pattern.
+        """
+        every = [*found, *([] if topic is None else [topic])]
+        if unseen:
+            return every
+        storage = self._context.storage
+        of_all = (self.policies.find(name) if topic is None else topic.policy).visible is Visible.STORED
+        hiding = [each for each in every if of_all or each.policy.visible is Visible.STORED]
+        if storage is None or not (hiding or of_all) or not self._is_stored(name, message.options):
+            return []
+        # Also if no subscriber is there: one that comes meanwhile, and gets what is retained, waits as well.
+        self._context.unseen_until = storage.number
+        return hiding
 
     def deposit(
         self,
