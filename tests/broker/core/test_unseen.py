@@ -419,7 +419,8 @@ class TestWhatIsHeldBack:
         scene = stage(stored=True, work_limits=WorkLimits(shown_per_turn=4))
         consumer, counters = scene.consumer(name), scene.broker.counters
         bodies, delivered = self.written(scene, name), [0]
-        scene.broker.deposit(name, Head.of("SEND", {"destination": name}), b"behind", PLAIN)
+        scene.broker.deposit(name, Head.of("SEND", {"destination": name}), b"behind", PLAIN, unseen=True)
+        assert scene.vault.take() is None  # what hides that one comes to nothing, meanwhile
         while delivered.append(counters.delivered) or scene.broker.scheduler.proceed():  # type: ignore[func-returns-value]
             pass
         assert max(after - before for before, after in pairwise([*delivered, counters.delivered])) <= 5
@@ -466,6 +467,12 @@ class TestWhatIsHeldBack:
             scene.commit()
             assert not strained.take_strained()  # no publisher caused what was shown then
         assert not slow.closed
+        slow.resume()
+        publisher.begin()
+        publisher.publish("/topic/out", b"y", transaction="t")
+        publisher.publish("/queue/log", b"e", transaction="t", **P)
+        publisher.commit()
+        assert not strained.take_strained()  # it has read
 
     def test_a_position_under_a_new_name_is_before_it(self, stage: Stage) -> None:
         scene = stage({"/topic/kept": {"log_messages": 100}}, stored=True)
