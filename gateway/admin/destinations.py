@@ -126,9 +126,11 @@ class DestinationRow(ApiModel):
     delayed: int = Field(description="they come back later, after a failure")
     unacknowledged: int
     octets: int = Field(description="memory that waiting messages cost")
-    stored: int = Field(description="in the store")
+    stored: int = Field(description="in the store: they outlive a crash")
     full: bool = Field(description="no room, so publishers wait")
-    durable: bool
+    durable: bool = Field(
+        description="stores messages without `persistent`; not a durable subscription whose policy says `as-sent`"
+    )
     dead_letters: bool = Field(description="a dead-letter queue, by its name or a policy")
     log: StreamRow | None = Field(description="the topic's stream; null: none")
     published: int = Field(description="since the destination came to be; so are those up to `lost`")

@@ -47,7 +47,9 @@ def audit(scene: Scene) -> None:
         if isinstance(target, Queue):
             cost += _audit_queue(target)
         elif target._unseen is not None:
-            cost["nbytes"] += sum(held.message.size for _, held in target._unseen.held)
+            held = sum(held.message.size for *_, held in target._unseen.held)
+            assert target._unseen.nbytes == held
+            cost["nbytes"] += held
     cost["nbytes"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
     cost["nbytes"] += _audit_logs(broker)
     sessions = broker.sessions.values()

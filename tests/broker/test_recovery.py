@@ -339,6 +339,19 @@ class TestDeduplication:
         client.publish(QUEUE, b"4", **P, **{"dedup-id": "x"})
         assert list(marks(scene)) == [4]
 
+    def test_of_what_only_a_durable_subscription_stores(self, scene: Scene) -> None:
+        client = scene.consumer("/topic/a", durable="true")
+        client.unsubscribe("0")
+        client.publish("/topic/a", b"1", **{"dedup-id": "x"})
+        scene.commit()
+        scene = scene.crash()
+        client = scene.connect()
+        client.publish("/topic/a", b"2", **{"dedup-id": "x"})
+        client.subscribe("/topic/a", durable="true")
+        scene.commit()
+        assert client.bodies() == [b"1"]
+        client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
     def test_not_without_its_message(self, scene: Scene) -> None:
         scene.connect().publish(QUEUE, b"1", **P, **{"dedup-id": "x"})
         scene = scene.crash()

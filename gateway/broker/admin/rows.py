@@ -17,6 +17,7 @@ from ..core.ages import Age
 from ..core.counters import Counts, Drop
 from ..core.ports import ANONYMOUS
 from ..model.destinations import DURABLE
+from ..model.options import PLAIN
 from ..model.patterns import has_wildcard
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
@@ -209,11 +210,11 @@ def _kind_of(target: Target) -> str:
 
 
 def _is_durable(target: Target) -> bool:
-    """True if its messages outlive the process, or the subscription that it is the queue of."""
+    """True if it stores messages whose senders do not say whether they are durable."""
     if isinstance(target, Topic):
         return target.stream is not None and target.stream.is_stored
     # Where the policy is silent, single messages may be durable; the queue is not.
-    return target.storage is not None and (target.policy.durable is True or target.filled_by_topic)
+    return target.storage is not None and target.storage.keeps(PLAIN)
 
 
 def _has_dead_letters(target: Target) -> bool:

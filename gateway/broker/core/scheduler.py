@@ -151,10 +151,17 @@ class Scheduler:
         """Carry out a generator that yields where a turn may end: its first slice now, each other in a turn of its own.
 
         This is the way of all work that may be long.  Between two slices anything may have changed.
+
+        A slice that raises is the last one, for a generator cannot go on: the log names the work, and all other work
+        goes on.  What has to be done again and again begins anew with its next message or timer.
         """
-        for _ in slices:
-            self.later(partial(self.run, slices))
-            return
+        try:
+            for _ in slices:
+                self.later(partial(self.run, slices))
+                return
+        except Exception as error:
+            error.add_note(f"the rest of {slices} is not carried out")
+            raise
 
     def proceed(self) -> bool:
         """Carry out one of the unfinished things; False: there are no more."""

@@ -34,6 +34,8 @@ class WorkLimits:
     index_slack: int = 65_536
     # Messages that a selector is asked about in one turn: about 2 ms.
     selector_reads: int = 3_000
+    # Messages that were unseen, and are shown in one turn; to subscribers and browsers, copies of them: about 2 ms.
+    shown_per_turn: int = 500
     # Messages that a browser looks at in one turn: about 2 ms.
     browser_looks: int = 2_000
     # Consumer sets of a queue: each message is offered to one after the other, until a consumer with room wants it.

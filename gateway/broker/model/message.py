@@ -135,8 +135,3 @@ class PreparedSend:
 
     def __post_init__(self) -> None:
         self.nbytes = sum([head.cost + len(self.body) + OVERHEAD for _, head in self.targets])
-
-    @property
-    def is_delayed(self) -> bool:
-        """It is to wait for its time."""
-        return self.options.delay > 0 or self.options.deliver_at is not None

@@ -74,6 +74,11 @@ class SendOptions:
     # return those objects, so that no message pays for a comparison of all fields
     is_plain: bool = field(init=False, default=False, compare=False, repr=False)
 
+    @property
+    def is_delayed(self) -> bool:
+        """True if it is to wait for its time."""
+        return self.delay > 0 or self.deliver_at is not None
+
 
 PLAIN = SendOptions()
 """Options of a SEND without any, as most are."""

@@ -198,6 +198,9 @@ class Policies:
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]
         self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
+        late = [pattern.text for pattern, values in self._rules if values.get("visible") is Visible.STORED]
+        # some of them say of topics that messages are seen when they are stored
+        self.shows_stored = any(not text.startswith("/queue/") for text in late)
 
     def keeps_stream(self, name: str) -> bool:
         """True if the policy of that name keeps a stream; faster than `find`, for few policies set one."""

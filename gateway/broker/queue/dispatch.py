@@ -73,7 +73,7 @@ class Dispatcher:
     def place(self, message: Message) -> None:
         """Give a kept message to a consumer with room, else to its place; one that is unseen has none."""
         if self.unseen is not None and self.hides(message):
-            self.unseen.held.append((message.number, message))
+            self.unseen.hold(message, message)
             self._waiting.count_in(message)
             return
         if self._by_group and message.options.group is not None:
@@ -146,16 +146,20 @@ class Dispatcher:
         self.unseen.begin(message.number)
 
     def hides(self, message: Message) -> bool:
-        """True if a message is unseen, or came behind one."""
+        """True if a message is not shown: it is unseen, or came behind one that is not shown."""
         return self.unseen is not None and self.unseen.hides(message.number)
 
-    def show(self) -> list[Message]:
-        """Give unseen messages to consumers, or their places, that may be seen now."""
+    def is_unseen(self, message: Message) -> bool:
+        """True if a message is unseen, and does not only stand behind others that are shown in turns."""
+        return self.unseen is not None and self.unseen.is_unseen(message.number)
+
+    def show(self, most: int) -> list[Message]:
+        """Give messages to consumers, or their places, that may be seen now; at most so many."""
         unseen = self.unseen
         assert unseen is not None  # it has called
+        shown = list(unseen.seen(most))
         if not unseen.first:
             self.unseen = None
-        shown = list(unseen.seen())
         for message in shown:
             # It has expired meanwhile, or went at a limit, or for a newer one of its key.
             if not message.waits:
@@ -412,7 +416,7 @@ class Dispatcher:
 
     def unseen_messages(self) -> list[Message]:
         """All messages that wait in memory and are unseen, in the order of arrival."""
-        return [] if self.unseen is None else [message for _, message in self.unseen.held if message.waits]
+        return [] if self.unseen is None else [message for *_, message in self.unseen.held if message.waits]
 
     def settle_groups(self) -> None:
         """Forget the groups without an owner, after all waiting messages were removed."""

@@ -217,16 +217,19 @@ class Queue:
         self._checks_new = True
 
     def hides(self, message: Message) -> bool:
-        """True if a message is unseen, or came behind one."""
+        """True if a message is not shown: it is unseen, or came behind one that is not shown."""
         return self._dispatcher.hides(message)
 
     def _show(self) -> None:
-        shown = self._dispatcher.show()
+        """Show some of what may be seen now."""
+        shown = self._dispatcher.show(1 + self.context.work_limits.shown_per_turn // (1 + len(self.browsers)))
         self._checks_new = self._is_arriving or self._dispatcher.unseen is not None
-        # Only now: what consumers took never meets the limits.  The newest first, for it may have to go.
-        for message in reversed(shown if self.limits.any else []):
+        # Only now: what consumers took never meets the limits.  The newest first, for it may have to go.  Where none
+        # may go, publishers wait since the messages came.
+        for message in reversed([] if self.limits.keeps_all else shown):
             if message.waits:
                 self._limit(message)
+        self.look_for_room()
         self.browsers.go_on()
 
     # what dispatch asks (`Outlet`)
@@ -312,9 +315,16 @@ class Queue:
 
     def look_for_room(self) -> None:
         """Let publishers go on that were held back, if there is room."""
-        if self.full and not self.limits.reached(self.waiting, self.nbytes):
+        if self.full and not self._is_full():
             self.full = False
             self.context.on_room()
+
+    def _is_full(self) -> bool:
+        """True if publishers have to wait: also where messages may go, as long as so many are unseen."""
+        if self.limits.blocks:
+            return self.limits.reached(self.waiting, self.nbytes)
+        unseen = self._dispatcher.unseen
+        return unseen is not None and self.limits.reached(len(unseen.held), unseen.nbytes)
 
     def let_go(self, message: Message) -> None:
         """A kept message is settled for good: its memory is free, and its row goes."""
@@ -333,9 +343,19 @@ class Queue:
         """Keep the limits of the queue, now that a message came that waits."""
         action = self.limits.verdict(self.waiting, self.nbytes)
         # The usual case, before five comparisons with members of an Enum.
-        if action is None or (action is not Overflow.BLOCK and self.hides(message)):
+        if action is None:
             return
+        count, nbytes, unseen = 0, 0, self._dispatcher.unseen
+        # What is unseen may yet find consumers with room: it meets the limit when it is shown.
+        if unseen is not None and action is not Overflow.BLOCK:
+            if unseen.hides(message.number):
+                action = Overflow.BLOCK if self._is_full() else None
+            else:
+                count, nbytes = len(unseen.held), unseen.nbytes
+                action = self.limits.verdict(self.waiting - count, self.nbytes - nbytes)
         match action:
+            case None:
+                return
             case Overflow.BLOCK:
                 self.full = True
                 # The publisher at work is held back behind this SEND; nothing of it is refused.
@@ -346,7 +366,7 @@ class Queue:
             case Overflow.DROP_OLDEST | Overflow.DEAD_LETTER_OLDEST:
                 settle = self.drop_message if action is Overflow.DROP_OLDEST else self._dead_letter
                 # More than one may have to go: a large message takes the room of several small ones.
-                while self.limits.verdict(self.waiting, self.nbytes) is not None:
+                while self.limits.verdict(self.waiting - count, self.nbytes - nbytes) is not None:
                     oldest = self.in_memory.oldest()
                     self._dispatcher.withdraw(oldest)
                     settle(oldest, "queue-full")
@@ -416,11 +436,12 @@ class Queue:
         subscription.queue = self
         # The list is made at once: a message that moves between memory and store later is neither missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
-        seen = self._dispatcher.waiting_messages()
+        held, is_unseen = self.unseen_messages(), self._dispatcher.is_unseen
+        seen = self._dispatcher.waiting_messages() + [each for each in held if not is_unseen(each)]
         browser = self.browsers[subscription] = Browser(
             self.context, subscription, seen, rows, self.hides, self._end_browser
         )
-        for message in self.unseen_messages():
+        for message in filter(is_unseen, held):
             browser.follow(message)
         browser.offer()
 

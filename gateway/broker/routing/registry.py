@@ -32,6 +32,8 @@ class Registry:
         self.hidden: dict[str, Queue | Topic] = {}
         self.patterns: PatternTrie[Topic] = PatternTrie()  # the topics of subscriptions with wildcards
         self.has_patterns = False  # asked for each message to a topic, for less than a call of the trie
+        # A message to a topic may concern patterns, or policies that hide it: asked instead, where both count.
+        self.fans_out = policies.shows_stored
         # Those that outlive their sessions, or are shared.
         self.durable_subscriptions = DurableSubscriptions(
             context, self._queue_of_durable, lambda name: self.hidden.pop(name, None)
@@ -57,7 +59,7 @@ class Registry:
             found = Topic(self._context, name, policy, None if is_pattern else self.streams.of(name, policy))
             if is_pattern:
                 self.patterns.add(name, found)
-                self.has_patterns = True
+                self.has_patterns = self.fans_out = True
             else:
                 self.table(name)[name] = found
         assert isinstance(found, Topic)  # names of queues and topics differ
@@ -201,6 +203,7 @@ class Registry:
             self._context.tallies.end(target.tally)
             self.patterns.remove(target.name)
             self.has_patterns = len(self.patterns) > 0
+            self.fans_out = self.has_patterns or self._policies.shows_stored
 
     def table(self, name: str) -> dict[str, Queue | Topic]:
         return self.hidden if name.startswith(names.HIDDEN) else self.destinations

@@ -21,7 +21,7 @@ from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PLAIN, Retain, SendOptions
-from ..model.policy import Policies
+from ..model.policy import Policies, Visible
 from ..queue.queue import Queue
 from ..topic.replay import Replay
 from ..topic.retained import Retained
@@ -39,7 +39,7 @@ class Router:
         quotas = context.quotas
         self.registry = registry  # which destinations there are
         self.retained = Retained(context, policies)  # the last message of each topic that keeps one
-        self.delayed = ScheduledSends(context, self._arrive, self.outlives)  # messages that wait for their time
+        self.delayed = ScheduledSends(context, self._arrive, self._is_stored)  # messages that wait for their time
         self._context = context
         self._destinations = registry.destinations
         self._patterns = registry.patterns
@@ -82,7 +82,7 @@ class Router:
         # Before the fan-out: subscribers and patterns get the number that the stream gives it.
         if target is not None and target.stream is not None:
             message = target.stream.add(message, sender.id)
-        if target is None or self.registry.has_patterns:
+        if target is None or self.registry.fans_out:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
@@ -140,19 +140,26 @@ class Router:
         self.check([sending])
         return sending
 
-    def outlives(self, name: str, options: SendOptions) -> bool:
+    def _is_durable(self, name: str, options: SendOptions) -> bool:
         """True if a message outlives the process at that destination, by itself or in a stream."""
         if names.is_topic(name) and self.registry.keeps_stream(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
-        """True if a message would have to be stored now."""
+        """True if a message would have to be stored now, perhaps until its time comes."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        is_kept = not names.is_topic(name) or options.retain is not None or self.registry.keeps_stream(name)
-        if is_kept and self.outlives(name, options):
+        # To a topic without a stream, other messages come and go.
+        is_kept = not names.is_topic(name) or options.retain is not None or options.is_delayed
+        if (is_kept or self.registry.keeps_stream(name)) and self._is_durable(name, options):
             return True
+        return self._goes_to_durable(name, options)
+
+    def _goes_to_durable(self, name: str, options: SendOptions) -> bool:
+        """True if a durable subscription that is there stores such a message, unless its selector is against it."""
+        if not names.is_topic(name):
+            return False
         topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
         queues = [durable.queue for each in topics for durable in each.durable_subscriptions.values()]
@@ -192,7 +199,7 @@ class Router:
         if kept:
             self.retained.check_room(kept)
         limit = self._context.quotas.max_delayed
-        if len(self.delayed) + sum(sending.is_delayed for sending in sendings) > limit:
+        if len(self.delayed) + sum(sending.options.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
 
     def _name(self, destination: str, multicast: bool | None, sender: Peer | None) -> str:
@@ -236,7 +243,7 @@ class Router:
             until = self._context.scheduler.epoch() + self._context.quotas.dedup_window
             for name, _ in found:
                 # Where the message ends with the process, its id may end as well, and costs no write.
-                if self.outlives(name, sending.options):
+                if self._is_durable(name, sending.options) or self._goes_to_durable(name, sending.options):
                     storage.saw(digest(name, dedup_id), until)
         self._context.counters.duplicates += len(sending.targets) - len(found)
         return found
@@ -289,8 +296,8 @@ class Router:
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str, *, unseen: bool = False) -> None:
         """Give a message to the topic, if there is one, and to all patterns that match its name."""
         found = self._patterns.match(name) if self.registry.has_patterns else ()
-        if unseen:
-            for each in (*found, *([] if topic is None else [topic])):
+        if unseen or self.policies.shows_stored:
+            for each in self._hiding(topic, name, found, message, unseen=unseen):
                 each.hide(message)
         # Encoded once for all of them; a single topic does that by itself.
         wire = Wire(message) if found else None
@@ -302,6 +309,25 @@ class Router:
             pattern.accept(message, sender, wire)
             if pattern.has_late:
                 pattern.tell_late(message, sender, None if topic is None else topic.stream)
+
+    def _hiding(
+        self, topic: Topic | None, name: str, found: Sequence[Topic], message: Message, *, unseen: bool
+    ) -> list[Topic]:
+        """The topics that hide a message: those for which a policy says so, if the store gets it; if `unseen`, all.
+
+        The policy of the destination is for all its subscribers, that of a pattern for those of the pattern.
+        """
+        every = [*found, *([] if topic is None else [topic])]
+        if unseen:
+            return every
+        storage = self._context.storage
+        of_all = (self.policies.find(name) if topic is None else topic.policy).visible is Visible.STORED
+        hiding = [each for each in every if of_all or each.policy.visible is Visible.STORED]
+        if storage is None or not (hiding or of_all) or not self._is_stored(name, message.options):
+            return []
+        # Also if no subscriber is there: one that comes meanwhile, and gets what is retained, waits as well.
+        self._context.unseen_until = storage.number
+        return hiding
 
     def deposit(
         self,

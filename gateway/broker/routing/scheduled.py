@@ -1,6 +1,6 @@
 """Scheduled messages wait for their time: in no queue, in no topic, and unseen by all consumers until then.
 
-One that is durable at its destination stands in the store meanwhile.  Operators see each of them, and may call it off.
+One that its destination would store stands in the store meanwhile.  Operators see each of them, and may call it off.
 It is known by a number; the message that it becomes has another.
 """
 
@@ -45,14 +45,14 @@ class ScheduledSend:
 class ScheduledSends:
     """The SENDs that wait for their time; `stored`: how many of them outlive the process.
 
-    `arrive`: routes a SEND when its time has come.  `outlives`: tells whether a message with these options outlives the
-    process at a destination.
+    `arrive`: routes a SEND when its time has come.  `is_stored`: tells whether a destination, or a durable subscription
+    that is there, stores a message with these options.
     """
 
     def __init__(
-        self, context: Context, arrive: Callable[[PreparedSend], None], outlives: Callable[[str, SendOptions], bool]
+        self, context: Context, arrive: Callable[[PreparedSend], None], is_stored: Callable[[str, SendOptions], bool]
     ) -> None:
-        self._outlives = outlives
+        self._is_stored = is_stored
         self._context = context
         self._arrive = arrive
         self._found: dict[int, ScheduledSend] = {}
@@ -76,7 +76,7 @@ class ScheduledSends:
         durable = []
         # One row for each destination: after a restart each is a scheduled message of its own.
         if self._context.storage is not None:
-            durable = [target for target in sending.targets if self._outlives(target[0], sending.options)]
+            durable = [target for target in sending.targets if self._is_stored(target[0], sending.options)]
         self._wait(sending, delay, [self._store(sending, name, head, due) for name, head in durable])
 
     def _store(self, sending: PreparedSend, name: str, head: Head, due: float) -> Message:
@@ -88,6 +88,9 @@ class ScheduledSends:
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
         if arguments is not None:
             extra |= arguments.stored()
+        # What only a durable subscription stores, which may be gone when it arrives.
+        if not sending.options.persistent:
+            extra["persistent"] = sending.options.persistent
         storage.enter(storage.pool(KIND), message, row=message.number, extra=extra)
         return message
 
@@ -138,7 +141,7 @@ class ScheduledSends:
         options = shared(
             dataclasses.replace(
                 message.options,
-                persistent=True,
+                persistent=extra.get("persistent", True),
                 retain=Retain(extra["retain"]) if extra["retain"] else None,
                 queue_arguments=QueueArguments.from_store(extra),
             )

@@ -253,6 +253,8 @@ class Stream:
     def _sweep(self) -> Iterator[None]:
         # Many streams may be due at one moment: each has turns of its own, also for its first slice.
         yield
+        # A message that comes between two slices, or after a fault in one, sets a timer of its own.
+        self._date = None
         drops = 0
         while len(self) and self._dates[self._start] <= self._streams.now() - self._age:
             self.drop_first()
@@ -261,8 +263,7 @@ class Stream:
                 drops = 0
                 self.compact()
                 yield
-        self._date = None
-        if len(self):
+        if len(self) and self._date is None:
             self._look_at(self._dates[self._start] + self._age)
         self._tidy()
 

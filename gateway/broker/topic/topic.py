@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.outbox import Feeder, Outbox
 from ..core.unseen import Unseen
 from ..model.message import PLAIN_RANK, Message, Wire
-from ..model.policy import Policy, SlowConsumerAction, Visible
+from ..model.policy import Policy, SlowConsumerAction
 from ..queue.overflow import limits_of_subscriber
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
@@ -65,9 +65,8 @@ class Topic:
     """
 
     __slots__ = (
-        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_shows_stored", "_slow", "_unseen"),
-        *("_held_bytes", "full"),
-        *("durable_subscriptions", "last", "name", "policy", "stream", "tally"),
+        *("_auto", "_choosy", "_context", "_late", "_queued", "_queues", "_slow", "_unseen"),
+        *("durable_subscriptions", "full", "last", "name", "policy", "stream", "tally"),
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:
@@ -77,7 +76,6 @@ class Topic:
         self.tally = context.tallies.begin(name)
         self.last = 0
         self.full = False  # publishers are held back until what is held back is shown
-        self._held_bytes = 0
         self._slow: set[Outbox] = set()  # filled beyond their marks by `_show`: the next publisher waits for them
         self._context = context
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
@@ -86,9 +84,7 @@ class Topic:
         self._queued: dict[Subscription, Queue] = {}
         self._late: dict[Subscription, LateReader] = {}  # they read the messages that they missed, first
         self.durable_subscriptions: dict[str, Durable] = {}
-        self._shows_stored = policy.visible is Visible.STORED and context.storage is not None
-        # None: no message is looked at, for none is to be held back.
-        self._unseen = Unseen[HeldBack](context, self._show) if self._shows_stored else None
+        self._unseen: Unseen[HeldBack] | None = None  # None: no message is looked at, for none is to be held back
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -203,48 +199,40 @@ class Topic:
             durable.queue.hide(message)
 
     def _hold_back(self, unseen: Unseen[HeldBack], new: HeldBack) -> None:
-        """Hold a message back, if it is unseen or comes behind one that is."""
-        context, message = self._context, new.message
-        storage = context.storage
-        assert storage is not None  # without a store nothing is unseen
-        changes = storage.changes
-        self._keep(message, new.sender, new.wire)
-        if self._shows_stored and (storage.changes != changes or isinstance(message.head.derived, int)):
-            self.hide(message)  # a durable subscription has stored it, or a stream, which gave it a number
-        if unseen.hides(message.number):
-            context.memory.keep(message.size)
-            unseen.held.append((message.number, new))
-            # All of it goes out at once: no more than subscribers that read may get in one turn.
-            self._held_bytes += message.size
-            if self._held_bytes > context.quotas.max_outbound // 4:
-                self.full = True
-                context.full.add(self)
-            for outbox in self._slow:
-                if outbox.size > outbox.high and not outbox.closed:
-                    outbox.on_high(outbox)
-            self._slow.clear()
-        else:
-            self.accept(*new[:3], True)
+        """Hold a message back, which is unseen or comes behind one that is."""
+        self._keep(new.message, new.sender, new.wire)
+        unseen.hold(new.message, new)
+        self._context.memory.keep(new.message.size)
+        if self._holds_much(unseen):
+            self.full = True
+            self._context.full.add(self)
+        for outbox in self._slow:
+            if outbox.size > outbox.high and not outbox.closed:
+                outbox.on_high(outbox)
+        self._slow.clear()
+
+    def _holds_much(self, unseen: Unseen[HeldBack]) -> bool:
+        """True if publishers have to wait until less is held back."""
+        # It goes out at once, or nearly: no more than subscribers that read can take.
+        return unseen.nbytes > self._context.quotas.max_outbound // 4
 
     def _show(self) -> None:
-        """Give subscribers what may be seen now."""
-        unseen = self._unseen
+        """Give subscribers some of what may be seen now."""
+        context, unseen = self._context, self._unseen
         assert unseen is not None  # it calls
-        slow_consumers = self._context.slow_consumers
-        strained = slow_consumers.strained.copy()
-        for shown in unseen.seen():
-            self._held_bytes -= shown.message.size
-            self._context.memory.release(shown.message.size)
+        strained = context.slow_consumers.strained.copy()
+        for shown in unseen.seen(1 + context.work_limits.shown_per_turn // (1 + self.count)):
+            context.memory.release(shown.message.size)
             self.accept(*shown[:3], True)
             if shown.for_late:
                 self.tell_late(shown.message, shown.sender, None)
-        self._slow |= slow_consumers.take_since(strained)
-        if self.full and self._held_bytes <= self._context.quotas.max_outbound // 4:
+        self._slow |= context.slow_consumers.take_since(strained)
+        if self.full and not self._holds_much(unseen):
             self.full = False
-            self._context.on_room()
-        if not unseen.first and not self._shows_stored:
+            context.on_room()
+        if not unseen.first:
             self._unseen = None
-        self._context.destinations.forget_if_idle(self)
+        context.destinations.forget_if_idle(self)
 
     @property
     def first_unseen(self) -> int:
@@ -301,8 +289,8 @@ class Topic:
         """Tell the late readers of a message that this pattern matches, and that it got before."""
         held = None if self._unseen is None else self._unseen.held
         # What a stream has they find there, once it may be seen.
-        if stream is None and held and held[-1][1].message is message:
-            held[-1] = message.number, held[-1][1]._replace(for_late=True)
+        if stream is None and held and held[-1][2].message is message:
+            held[-1] = *held[-1][:2], held[-1][2]._replace(for_late=True)
             return
         for subscription, reader in list(self._late.items()):
             # The reader finds the message in the stream, in its order; without a stream it comes at once.

@@ -72,9 +72,11 @@ function remedy({ losing, dropped, present_losses: now, policy }) {
 
 /** What a crash would leave of what is there: "stored 0 of 94,700"; an empty one says what it does with the next. */
 export function storedBadge(row) {
-  if (row.kind !== "queue" || (!row.durable && !row.stored)) return nothing;
+  if (row.kind !== "queue" || !(row.durable || row.stored || row.durable_subscription)) return nothing;
   const all = row.waiting + row.delayed + row.unacknowledged;
-  if (!all) return html`<span class="badge" title="It is empty; what comes is stored.">durable</span>`;
+  // Of a subscription, `durable` is its name, and its policy may say "as-sent".
+  const empty = row.durable === true ? "It is empty; what comes is stored." : "It outlives its session, and is empty.";
+  if (!all) return row.durable ? html`<span class="badge" title=${empty}>durable</span>` : nothing;
   const safe = row.stored >= all;
   const title = safe
     ? "All of its messages outlive a restart."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Iterator
 from itertools import chain
+from urllib.parse import unquote
 
 import pytest
 
@@ -13,7 +14,7 @@ from gateway.broker.admin import rows, stored_rows
 from gateway.broker.admin.message_rows import HIDDEN, SECRETS
 from gateway.broker.model.destinations import DURABLE
 from gateway.broker.model.message import Message
-from gateway.broker.model.policy import SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import Kept, SlowConsumerAction, WhenFull
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.topic.offsets import Offsets
 
@@ -157,10 +158,13 @@ class TestDestinations:
         assert [row["kind"] for row in found] == ["queue", "topic", "queue", "pattern", "topic"]
 
     def test_what_outlives_the_process(self) -> None:
-        scene = Scene({"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}, stored=True)
+        rules = {"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}
+        scene = Scene(rules | {"/topic/s": {"subscriptions_keep": Kept.AS_SENT}}, stored=True)
         client = scene.connect()
-        client.subscribe("/topic/t", "0", durable="true")
-        client.unsubscribe("0")
+        for id, name in enumerate(("/topic/t", "/topic/s")):
+            client.subscribe(name, str(id), durable="true")
+            client.unsubscribe(str(id))
+            client.publish(name, b"x")
         client.publish("/topic/l", b"x", persistent="true")
         stream = scene.broker.registry.streams.matching("/topic/l")[0]
         log = {"first": stream.next - 1, "next": stream.next, "messages": 1, "octets": stream.nbytes}
@@ -168,13 +172,15 @@ class TestDestinations:
         for name in ("d", "e"):
             client.publish(name, b"x", persistent="true")
             client.publish(name, b"x")
-        found = {str(row["name"])[:8]: (row["durable"], row["stored"]) for row in destinations(scene)}
-        assert found == {
+        every = {unquote(str(row["name"])): (row["durable"], row["stored"]) for row in destinations(scene)}
+        assert {name.removeprefix("/dsub/anonymous//"): found for name, found in every.items()} == {
             "/topic/l": (True, 0),
             "/queue/d": (True, 2),
             "/queue/e": (False, 1),
-            "/dsub/an": (True, 0),
+            "0//topic/t": (True, 1),
+            "1//topic/s": (False, 0),
             "/topic/t": (False, 0),
+            "/topic/s": (False, 0),
         }
 
     def test_names_for_people_and_the_subscribers_behind_a_topic(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -131,6 +131,21 @@ def test_a_fault_stops_no_other_action(harness: Harness) -> None:
         harness.scheduler.proceed()
     assert harness.scheduler.proceed() is False
     assert harness.done == ["a", "b", "c"]
+
+
+def test_a_fault_in_a_slice_ends_its_work_and_names_it(harness: Harness) -> None:
+    def work() -> Iterator[None]:
+        yield
+        fault()
+
+    harness.scheduler.run(work())
+    harness.scheduler.later(harness.does("other"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        harness.scheduler.proceed()
+    (note,) = caught.value.__notes__
+    assert "work" in note
+    assert harness.scheduler.proceed() is False
+    assert harness.done == ["other"]
 
 
 class TestTurns:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from gateway.broker.core.work_limits import WorkLimits
+from gateway.broker.model.options import PLAIN
 from gateway.broker.model.policy import Visible, WhenFull
+from gateway.codec import Head
 
 from ..client import Scene
 from ..conftest import Stage
@@ -273,7 +278,7 @@ class TestPolicy:
     @pytest.fixture
     def scene(self, stage: Stage) -> Scene:
         rule = {"visible": Visible.STORED}
-        return stage({"/queue/#": rule, "/topic/#": rule, "/topic/log": {"log_messages": 9} | rule}, stored=True)
+        return stage({"/queue/#": rule, "/topic/#": rule}, stored=True)
 
     @pytest.mark.parametrize(
         ("destination", "wish"),
@@ -294,19 +299,47 @@ class TestPolicy:
         assert consumer.bodies() == [b"2", b"3"]
         consumer.send("UNSUBSCRIBE", {"id": "0"} | wish)
 
-    def test_live_subscribers_wait_with_streams_and_durable_subscriptions(self, scene: Scene) -> None:
-        durable, live, client = scene.connect(), scene.connect(), scene.connect()
-        for id, name in enumerate(("/topic/a", "/topic/log", "/topic/b")):
-            live.subscribe(name, str(id))
-        durable.subscribe("/topic/a", durable="true")
+    @pytest.mark.parametrize("name", ["/topic/a.b", "/topic/*.b"])
+    @pytest.mark.parametrize(
+        ("keeper", "keys", "headers"),
+        [
+            (None, {}, {"retain": "set"} | P),
+            (None, {"log_messages": 9}, {}),
+            ("/topic/a.b", {}, {}),
+            ("/topic/a.*", {}, {}),
+        ],
+    )
+    def test_that_of_the_destination_is_for_all_its_subscribers(
+        self, stage: Stage, name: str, keeper: str | None, keys: dict[str, int], headers: dict[str, str]
+    ) -> None:
+        """Whatever stores the message, a stream or one of them; and whatever the policy of a pattern says."""
+        scene = stage({"/topic/a.b": {"visible": Visible.STORED} | keys}, stored=True)
+        durable, live, client = scene.connect(), scene.consumer(name), scene.connect()
+        durable.subscribe(keeper or "/topic/elsewhere", durable="true")
         scene.commit()
-        for name in ("/topic/a", "/topic/log", "/topic/b"):
-            client.publish(name, name.encode(), **P)
-        assert live.bodies() == [b"/topic/b"]
+        client.publish("/topic/a.b", b"m", **headers)
+        client.publish("/topic/a.b", b"behind", persistent="false")
+        assert not [*live.messages(), *durable.messages()]
         scene.commit()
-        assert sorted(live.bodies()) == [b"/topic/a", b"/topic/log"]
-        assert durable.bodies() == [b"/topic/a"]
+        every = [b"m", b"behind"]
+        assert (live.bodies(), durable.bodies()) == (every, every if keeper else [])
         durable.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+    def test_and_for_those_that_come_later_and_get_what_is_retained(self, scene: Scene) -> None:
+        scene.connect().publish("/topic/a", b"m", retain="set", **P)
+        late = scene.consumer("/topic/a")
+        assert not late.messages()
+        scene.commit()
+        assert late.bodies() == [b"m"]
+
+    def test_that_of_a_pattern_is_for_the_subscribers_of_the_pattern(self, stage: Stage) -> None:
+        rules = {"/topic/#": {"visible": Visible.STORED}, "/topic/a": {"visible": Visible.AT_ONCE}}
+        scene = stage(rules, stored=True)
+        by_pattern, by_name = scene.consumer("/topic/#"), scene.consumer("/topic/a")
+        scene.connect().publish("/topic/a", b"m", retain="set", **P)
+        assert (by_pattern.bodies(), by_name.bodies()) == ([], [b"m"])
+        scene.commit()
+        assert by_pattern.bodies() == [b"m"]
 
     def test_without_a_store_it_has_no_effect(self, stage: Stage) -> None:
         scene = stage({"#": {"visible": Visible.STORED}})
@@ -334,16 +367,72 @@ class TestWhatIsHeldBack:
         scene.commit()
         assert consumer.bodies() == [b"%d" % number for number in range(11)]
 
-    @pytest.mark.parametrize("over", ["drop-oldest", "drop-newest"])
-    def test_what_waits_then_meets_it(self, stage: Stage, over: str) -> None:
+    @pytest.mark.parametrize(("over", "left"), [("drop-oldest", [b"2", b"3"]), ("drop-newest", [b"0", b"1"])])
+    def test_what_waits_then_meets_it(self, stage: Stage, over: str, left: list[bytes]) -> None:
         scene = stage({"/queue/few": {"max_messages": 2, "when_full": WhenFull(over)}}, stored=True)
-        publisher = scene.connect()
-        publisher.begin()
+        publisher, batch = scene.connect(), None
         for number in range(4):
+            if number == 2:
+                batch = scene.vault.take()
+            publisher.begin()
             publisher.publish("/queue/few", b"%d" % number, transaction="t", **P)
-        publisher.commit()
+            publisher.commit()
+        scene.vault.write(batch)
         scene.commit()
-        assert scene.consumer("/queue/few").bodies() == ([b"2", b"3"] if over == "drop-oldest" else [b"0", b"1"])
+        assert scene.consumer("/queue/few").bodies() == left
+
+    @pytest.mark.parametrize("over", ["drop-oldest", "drop-newest", "dead-letter"])
+    def test_while_the_store_fails_publishers_wait_as_soon_as_there_are_as_many_as_may_wait(
+        self, stage: Stage, over: str
+    ) -> None:
+        scene = stage({"/queue/few": {"max_messages": 3, "when_full": WhenFull(over)}}, stored=True)
+        consumer, mover = scene.consumer("/queue/few"), Mover(scene)
+        scene.store.failure = "the disk is full"
+        mover.move("/queue/few")
+        scene.commit()
+        publisher, full = scene.connect(), []
+        for _ in range(3):
+            publisher.publish("/queue/few", b"behind")
+            full += scene.broker.context.take_full()
+        assert [each.name for each in full] == ["/queue/few"]
+        scene.store.failure, rooms = "", scene.rooms
+        scene.commit()
+        assert (scene.rooms, scene.broker.context.take_full()) == (rooms + 1, set())
+        assert consumer.bodies() == [b"out"] + 3 * [b"behind"]
+
+    def written(self, scene: Scene, name: str) -> list[bytes]:
+        """The store has what a transaction sends, and the first slice is shown; returns all of it."""
+        publisher, bodies = scene.connect(), [b"%d" % number for number in range(10)]
+        publisher.begin()
+        for body in bodies:
+            publisher.publish(name, body, transaction="t")
+        publisher.publish("/queue/log", b"", transaction="t", **P)
+        publisher.commit()
+        batch = scene.vault.take()
+        assert batch is not None
+        scene.store.write(batch)
+        scene.vault.storage.written()
+        return bodies
+
+    @pytest.mark.parametrize("name", ["/queue/out", "/topic/out"])
+    def test_it_is_shown_in_slices_and_what_comes_meanwhile_stands_behind(self, stage: Stage, name: str) -> None:
+        scene = stage(stored=True, work_limits=WorkLimits(shown_per_turn=4))
+        consumer, counters = scene.consumer(name), scene.broker.counters
+        bodies, delivered = self.written(scene, name), [0]
+        scene.broker.deposit(name, Head.of("SEND", {"destination": name}), b"behind", PLAIN, unseen=True)
+        assert scene.vault.take() is None  # what hides that one comes to nothing, meanwhile
+        while delivered.append(counters.delivered) or scene.broker.scheduler.proceed():  # type: ignore[func-returns-value]
+            pass
+        assert max(after - before for before, after in pairwise([*delivered, counters.delivered])) <= 5
+        scene.settle()
+        assert consumer.bodies() == [*bodies, b"behind"]
+
+    def test_a_browser_between_two_slices_misses_nothing(self, stage: Stage) -> None:
+        scene = stage(stored=True, work_limits=WorkLimits(shown_per_turn=4))
+        browser = scene.connect()
+        bodies = self.written(scene, "/queue/out")
+        browser.subscribe("/queue/out", browser="true")
+        assert browser.bodies() == [*bodies, b""]
 
     def test_a_topic_holds_publishers_back_and_ends_no_subscriber_that_reads(self, stage: Stage) -> None:
         scene = stage(stored=True, max_outbound=64 * 1024)
@@ -378,6 +467,12 @@ class TestWhatIsHeldBack:
             scene.commit()
             assert not strained.take_strained()  # no publisher caused what was shown then
         assert not slow.closed
+        slow.resume()
+        publisher.begin()
+        publisher.publish("/topic/out", b"y", transaction="t")
+        publisher.publish("/queue/log", b"e", transaction="t", **P)
+        publisher.commit()
+        assert not strained.take_strained()  # it has read
 
     def test_a_position_under_a_new_name_is_before_it(self, stage: Stage) -> None:
         scene = stage({"/topic/kept": {"log_messages": 100}}, stored=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
+from gateway.broker.model.policy import Kept
 from gateway.broker.routing.scheduled import ScheduledSends
 
 from ..client import EPOCH, Client, Scene
@@ -124,6 +125,60 @@ def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
     found = delayed(scene).every()
     assert [each.number for each in found][:2] == before
     assert [len(each.sending.targets) for each in found] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("keep", "headers", "left"),
+    [
+        (Kept.DURABLE, {}, 1),
+        (Kept.DURABLE, {"persistent": "false"}, 0),
+        (Kept.AS_SENT, {}, 0),
+        (Kept.AS_SENT, P, 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["/topic/a", "/topic/*"])
+def test_one_that_a_durable_subscription_will_store_is_stored(
+    stage: Stage, name: str, keep: Kept, headers: dict[str, str], left: int
+) -> None:
+    scene = stage({"/topic/#": {"subscriptions_keep": keep}}, stored=True)
+    client = scene.connect()
+    client.subscribe(name, durable="true")
+    client.publish("/topic/a", b"m", **headers, **LATER)
+    scene.commit()
+    scene = scene.crash()
+    assert len(delayed(scene)) == left
+    scene.wait(1.1)
+    scene.commit()
+    scene = scene.crash()
+    client = scene.connect()
+    client.subscribe(name, durable="true")
+    scene.commit()
+    assert client.bodies() == [b"m"] * left
+    client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+
+def test_one_is_as_durable_as_it_was_where_the_subscription_is_gone(stage: Stage) -> None:
+    scene = stage(stored=True)
+    client = scene.connect()
+    client.subscribe("/topic/a", durable="true")
+    client.publish("/topic/a", b"m", retain="set", **LATER)
+    client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+    scene.commit()
+    scene = scene.crash()
+    scene.wait(1.1)
+    scene.commit()
+    assert (len(scene.broker.router.retained), scene.broker.router.retained.stored) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["/queue/a", "/topic/a"])
+def test_one_that_is_durable_is_refused_while_the_store_fails(stage: Stage, name: str) -> None:
+    scene = stage(stored=True)
+    scene.connect().publish("/queue/b", b"m", **P)
+    scene.store.failure = "the disk is full"
+    scene.commit()
+    client = scene.connect()
+    client.publish(name, b"m", **P, **LATER)
+    assert client.error().headers["message"] == "the store cannot be written"
 
 
 @pytest.mark.parametrize("written", [False, True])

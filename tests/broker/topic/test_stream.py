@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.core.work_limits import WorkLimits
+from gateway.broker.topic.stream import Stream
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage, small
@@ -129,6 +130,17 @@ class TestBounds:
         assert left == [8, 5, 2]
         assert T not in scene.broker.destinations
         assert len(scene.broker.registry.streams) == 1  # what was lost is remembered
+
+    def test_a_fault_in_a_turn_is_not_the_end_of_it(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene = stage({T: {"log_age": 10.0}})
+        fill(scene, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Stream, "drop_first", None)
+            with pytest.raises(TypeError):
+                scene.wait(12.0)
+        fill(scene, 1, start=1)
+        scene.wait(12.0)
+        assert T not in scene.broker.destinations
 
     @BOTH
     def test_the_policy_may_let_messages_expire(self, stage: Stage, stored: bool) -> None:
