@@ -50,6 +50,9 @@ function show(state, text) {
   }
   if (state === "connected" && mayPublish) market.open();
   else market.close();
+  if (talk.isOn) return;
+  $("tabs").textContent = "Not connected: no prices come.";
+  $("trip").textContent = "";
 }
 
 function forbid() {

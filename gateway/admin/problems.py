@@ -30,6 +30,7 @@ MOST = 50  # problems that are told
 Severity = Literal["critical", "warning", "info"]
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 _DAY = 86_400
+_LONGEST = 80  # characters of a name in a sentence
 
 _DESTINATION = "#/destination?name={}"
 _LARGEST = "#/destinations?sort=-octets"
@@ -302,7 +303,8 @@ class Problems:
         """The name for people, in a sentence."""
         registry = self._gateway.broker.registry
         target = registry.find(name)
-        return (name if target is None else title_of(registry, target))[:80]
+        called = name if target is None else title_of(registry, target)
+        return called if len(called) <= _LONGEST else f"{called[: _LONGEST - 1]}…"
 
     def _of_clients(self) -> Found:
         gateway = self._gateway

@@ -237,6 +237,13 @@ async def test_the_worst_first_and_of_very_many_some(stand: Stand, autojump_cloc
     assert found[1]["link"] == "#/destination?name=%2Fqueue%2Fa+b"
 
 
+async def test_a_name_that_is_cut_says_so(stand: Stand, autojump_clock: MockClock) -> None:
+    stand.troubles.dead_letters = {"/queue/" + 80 * "d": 5}
+    stand.look()
+    await trio.sleep(60)
+    assert [each["what"] for each in stand.look()] == [f"5 wait in /queue/{72 * 'd'}…"]
+
+
 def test_each_is_an_alert_and_has_its_severity() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
     severities = {

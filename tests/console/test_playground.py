@@ -63,7 +63,7 @@ def test_what_the_gateway_refuses(visit: Visit) -> None:
 def test_a_queue_is_browsed_unless_a_person_confirms_the_number(visit: Visit, front: Front) -> None:
     with Client(front.gateway.tcp_port) as client:
         for number in range(3):
-            client.send("/queue/watched", f"job {number}")
+            client.send("/queue/watched", f"job {number}" + "\n" * 50)  # higher than it is shown
         page = visit.open("destination?name=/queue/watched")
         page.get_by_role("link", name="Publish").click()
         page.get_by_role("button", name="Connect", exact=True).click()

@@ -20,6 +20,8 @@ def test_kick(visit: Visit, front: Front) -> None:
         assert "maintenance of the shelf" in headers["message"] + body
         expect(page.get_by_text("This session has ended")).to_be_visible()
         expect(page.get_by_role("button", name="Disconnect")).to_have_count(0)
+        page.reload()
+        expect(page.get_by_text("No session has this id")).to_be_visible()  # and no last known state is promised
 
 
 @pytest.mark.parametrize("front", ["tls", "straight"], indirect=True)

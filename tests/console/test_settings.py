@@ -18,6 +18,7 @@ def test_settings_in_force(visit: Visit) -> None:
     expect(page.get_by_text(TOKEN)).to_have_count(0)
     page.get_by_text("Traces", exact=True).click()
     expect(page.get_by_role("region", name="Traces").get_by_text("trace_ratio", exact=True)).to_be_visible()
+    expect(page.get_by_role("main")).not_to_contain_text(".md)")  # a link of the docs is its words here
     page.get_by_label("Name or description contains").fill("trusted_prox")
     expect(table.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("region", name="Traces")).to_have_count(0)

@@ -7,13 +7,14 @@ try {
   await import("./main.js");
 } catch (error) {
   const main = document.getElementById("main");
-  const [title, text] = [document.createElement("h1"), document.createElement("p")];
-  main.setAttribute("role", "alert");
-  main.classList.add("dead");
+  const [alert, title, text] = ["div", "h1", "p"].map((each) => document.createElement(each));
+  alert.setAttribute("role", "alert");
+  alert.className = "dead";
   title.textContent = "The console cannot start";
   text.textContent =
     `A part of it did not load (${error.message}). Run \`make static\`, which takes its libraries ` +
     "from npm's packages, and load this page again.";
-  main.replaceChildren(title, text);
+  alert.append(title, text);
+  main.replaceChildren(alert);
   throw error;
 }

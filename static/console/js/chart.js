@@ -19,7 +19,7 @@ const charts = new Set();
 dark.addEventListener("change", () => charts.forEach((each) => each.redraw()));
 
 const sizes = new ResizeObserver((entries) => {
-  for (const { target, contentRect } of entries) target.chart?.resize(contentRect.width);
+  for (const { target, contentRect } of entries) target.chart?.resize(contentRect);
 });
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -43,7 +43,7 @@ export class Chart {
     this.words();
     this.plot = this.figure.querySelector(".plot");
     this.plot.chart = this;
-    this.plot.style.height = `${this.spec.height}px`;
+    this.plot.style.flexBasis = `${this.spec.height}px`;
     this.hint = this.figure.querySelector(".hint");
     this.draw();
     charts.add(this);
@@ -70,8 +70,8 @@ export class Chart {
     this.plot.setAttribute("aria-label", this.sentence());
   }
 
-  resize(width) {
-    if (width > 0) this.chart.setSize({ width, height: this.spec.height });
+  resize({ width, height }) {
+    if (width > 0) this.chart.setSize({ width, height: Math.floor(height) });
   }
 
   redraw() {
@@ -151,7 +151,7 @@ export class Chart {
     this.chart = new uPlot(
       {
         width: this.plot.clientWidth || 300,
-        height: this.spec.height,
+        height: this.plot.clientHeight || this.spec.height,
         padding: [8, 22, 0, 0],
         legend: { show: false },
         cursor: {

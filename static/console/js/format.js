@@ -72,6 +72,9 @@ export function duration(seconds) {
     .join(" ");
 }
 
+/** Of seconds that are set: 50 ms, 1.5 s, 1 d. */
+export const period = (seconds) => (seconds < 60 ? millis(seconds * 1000) : duration(seconds));
+
 /** Of seconds that something has lasted, or much longer. */
 export function lasting(seconds, isLeast = false) {
   return missing(seconds) ? DASH : `${isLeast ? "≥ " : ""}${duration(seconds)}`;

@@ -175,7 +175,11 @@ export class List {
           ${SIZES.map((size) => html`<option value=${size} .selected=${live(size === limit)}>${size}</option>`)}
         </select></label
       >
-      ${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(offset + limit, "Next")}
+      ${
+        total > limit || offset
+          ? html`${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(offset + limit, "Next")}`
+          : nothing
+      }
     </div>`;
   }
 }

@@ -5,7 +5,7 @@ import { copyButton } from "./copy.js";
 import { get, Unreachable } from "./api.js";
 import { age, count, date, octets } from "./format.js";
 import { html, nothing } from "./html.js";
-import { called } from "./names.js";
+import { called, cut } from "./names.js";
 import { facts } from "./parts.js";
 import { link } from "./router.js";
 import { notice } from "./say.js";
@@ -47,7 +47,7 @@ export function whole(message, close, buttons) {
 
 function death(message) {
   const { dead_letter: letter, headers } = message;
-  const source = html`<a class="mono" href=${link("destination", { name: letter.source })}>${called(letter.source)}</a>
+  const source = html`<a class="mono" href=${link("destination", { name: letter.source })}>${cut(called(letter.source))}</a>
     ${copyButton(letter.source, "the source")}`;
   return html`<section class="message bad" aria-label="Why it is a dead letter">
     <strong class="reason">${why(message)}</strong>

@@ -6,7 +6,7 @@ import { sheet } from "./ask.js";
 import { age, clock, count, date, many, octets } from "./format.js";
 import { html, live, nothing, repeat } from "./html.js";
 import { fetched, marks, preview, whole, why } from "./message.js";
-import { called } from "./names.js";
+import { called, cut } from "./names.js";
 import { moveSome, requeueSome, removeSome } from "./operations.js";
 import { card, empty, failure, loading } from "./parts.js";
 import { poll } from "./poll.js";
@@ -160,7 +160,11 @@ export class Messages {
       </div>
       <div class="paging">
         <span class="count">${count(offset + 1)}–${count(offset + messages.length)} of ${many(total, "message")}</span>
-        ${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(next ?? total, "Next")}
+        ${
+          (next ?? total) < total || offset
+            ? html`${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(next ?? total, "Next")}`
+            : nothing
+        }
       </div>`;
   }
 
@@ -277,7 +281,7 @@ const ATTEMPTS = column("Attempts", "number p2", (message) => count(message.dead
 const FROM = column(
   "Came from",
   "name p2",
-  (message) => html`<span class="mono">${message.dead_letter ? called(message.dead_letter.source) : "–"}</span>`,
+  (message) => html`<span class="mono">${message.dead_letter ? cut(called(message.dead_letter.source)) : "–"}</span>`,
 );
 
 function header(name, message, open, beside) {

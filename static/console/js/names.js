@@ -12,9 +12,14 @@ export function listed(name) {
 /** What clients cannot send to: a durable subscription gets messages by its topic alone. */
 export const isHidden = (row) => Boolean(row.durable_subscription);
 
+const MAY_BREAK = html`<wbr />`;
+
+/** A name, which may be cut behind a point or a slash: a long one takes several lines. */
+export const cut = (name) => name.split(/(?<=[./])/).flatMap((part, place) => (place ? [MAY_BREAK, part] : [part]));
+
 /** A destination as a link: by the name that its users gave it. */
 export function destinationLink({ name, title, durable_subscription: durable }) {
-  return html`<a class="mono" href=${link("destination", { name })} title=${name}>${title ?? name}</a>
+  return html`<a class="mono" href=${link("destination", { name })} title=${name}>${cut(title ?? name)}</a>
     ${durable ? html`<span class="quiet beside">${whose(durable)}</span>` : nothing}`;
 }
 

@@ -1,8 +1,9 @@
 // What a policy's values mean: 0 and "none" say something else for each key, as docs/policies.md has it.
 
-import { value } from "./format.js";
+import { period, value } from "./format.js";
 
 const OF_STREAMS = ["log_messages", "log_bytes", "log_age"];
+const SECONDS = ["backoff", "backoff_max", "time_to_live", "idle_timeout", "log_age"];
 const ZERO = {
   max_messages: "no limit but memory",
   max_bytes: "no limit but memory",
@@ -27,8 +28,12 @@ export function meaning(name, found, { name: destination, policy }) {
     return OF_STREAMS.some((each) => policy[each]) ? unlimited(name, policy) : "no stream";
   if (found === 0 && name in ZERO) return ZERO[name];
   if ((found === null || found === "") && name in NONE) return NONE[name];
-  return value(found);
+  return asWritten(name, found);
 }
+
+/** A value of a policy, with its unit. */
+export const asWritten = (name, found) =>
+  SECONDS.includes(name) && typeof found === "number" ? period(found) : value(found);
 
 /** Where dead letters go of themselves: those of a dead-letter queue, and of topics, nowhere. */
 function grave(destination) {

@@ -10,7 +10,7 @@ import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
 import { lossNotice, storedBadge } from "../losses.js";
 import { Messages } from "../messages.js";
-import { destinationLink, isHidden, whose } from "../names.js";
+import { cut, destinationLink, isHidden, whose } from "../names.js";
 import { moveAll, purge, requeueAll } from "../operations.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
 import { meaning } from "../policy.js";
@@ -120,7 +120,7 @@ class Destination {
     render(
       html`<div class="page-head">
           <a class="back" href=${link("destinations")}>All destinations</a>
-          <h1 class="mono">${row?.title ?? this.name}</h1>
+          <h1 class="mono">${cut(row?.title ?? this.name)}</h1>
           ${copyButton(this.name, "the name")} ${row ? badges(row) : nothing} ${row ? this.actions(row) : nothing}
           ${row?.durable_subscription ? html`<p class="quiet back">${this.behind(row.durable_subscription)}</p>` : nothing}
         </div>
@@ -290,5 +290,5 @@ const inCode =
   (row) =>
   ([name, found]) => [
     html`<code>${name}</code>`,
-    html`<span class="mono whole">${meaning(name, found, row)}${row.policy_of_clients?.includes(name) ? ", set by a client" : nothing}</span>`,
+    html`<span class="mono whole">${cut(meaning(name, found, row))}${row.policy_of_clients?.includes(name) ? ", set by a client" : nothing}</span>`,
   ];

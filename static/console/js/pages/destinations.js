@@ -42,9 +42,9 @@ const SPEC = {
   columns: [
     { key: "title", label: "Name", sort: true, header: true, cell: (row) => html`${destinationLink(row)} ${badges(row)}` },
     { key: "series", label: "Five minutes", hide: 3, cell: (row) => spark(row.series) },
-    rate("published_rate", "In /s", MEANS.published),
-    rate("delivered_rate", "Out /s", MEANS.delivered, 2),
-    rate("acknowledged_rate", "Ack /s", MEANS.acknowledged, 4),
+    rate("published_rate", "In /s", MEANS.published),
+    rate("delivered_rate", "Out /s", MEANS.delivered, 2),
+    rate("acknowledged_rate", "Ack /s", MEANS.acknowledged, 4),
     { key: "lost", label: "Lost", tip: MEANS.lost, sort: true, number: true, hide: 2, cell: lossCell },
     { key: "waiting", label: "Waiting", tip: MEANS.waiting, sort: true, number: true, cell: waiting },
     { key: "oldest_age", label: "Oldest", tip: MEANS.oldest, sort: true, number: true, hide: 2, cell: oldest },

@@ -8,6 +8,7 @@ import { Chart } from "../chart.js";
 import { age, clock, count, date, duration, epoch, many, micros, octets, short } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
+import { cut } from "../names.js";
 import { card, empty, facts, failure, headers, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -137,7 +138,7 @@ class Pipeline {
   }
 }
 
-const where = (name) => html`<a class="mono" href=${link("destination", { name })}>${name}</a>`;
+const where = (name) => html`<a class="mono" href=${link("destination", { name })}>${cut(name)}</a>`;
 const more = (left) =>
   left > 0 ? html`<p class="quiet">${count(left)} more are in the tables of the pipeline.</p>` : nothing;
 
@@ -170,7 +171,7 @@ function stuck(found) {
     <span class="badge ${found.stuck ? "bad" : "good"}">${found.stuck} stuck</span>
     <span class="badge ${found.slow ? "wait" : "good"}">${found.slow} slow</span>
   </div>`;
-  const content = html`${rows.length ? table(title, STUCK, rows, key) : noneStuck}
+  const content = html`${rows.length ? table(`Table of ${title.toLowerCase()}`, STUCK, rows, key) : noneStuck}
   ${more(found.raised_left_out + found.raised.length - rows.length)}
   ${found.changes.length ? changes(found) : nothing}`;
   return card("stuck-title", title, content, badges);
@@ -186,7 +187,7 @@ function changes(found) {
     </li>`;
   return html`<details>
     <summary class="quiet">${many(found.changes.length + found.changes_left_out, "change")} in the last day</summary>
-    <ul class="feed">
+    <ul class="feed" aria-label="Changes" tabindex="0">
       ${found.changes.slice(0, MOST).map(change)}
     </ul>
   </details>`;
@@ -204,7 +205,7 @@ function letters(found) {
   const key = (row) => `${row.destination} ${row.reason}`;
   const beside = html`<span class="badge ${found.total ? "wait" : "good"}">${count(found.total)} in a day</span>
     <a href=${link("destinations", { state: "dead-letters" })}>Browse and requeue</a>`;
-  const content = html`${rows.length ? table("Dead letters", PLACES, rows, key) : empty("No dead letters")}
+  const content = html`${rows.length ? table("Table of dead letters", PLACES, rows, key) : empty("No dead letters")}
   ${more(found.places_left_out + found.places.length - rows.length)} ${found.newest.length ? newest(found) : nothing}`;
   return card("letters-title", "Dead letters", content, beside);
 }
@@ -222,7 +223,7 @@ function newest(found) {
     </li>`;
   return html`<details>
     <summary class="quiet">The newest</summary>
-    <ul class="feed">
+    <ul class="feed" aria-label="The newest dead letters" tabindex="0">
       ${found.newest.slice(0, MOST).map(letter)}
     </ul>
   </details>`;
@@ -236,7 +237,7 @@ const TRAFFIC = [
   { key: "dead_lettered", label: "Dead letters", number: true, hide: 3, cell: (row) => count(row.dead_lettered) },
   { key: "octets", label: "Size", number: true, hide: 2, cell: (row) => octets(row.octets) },
   { key: "queue", label: "In queue, p99", number: true, cell: (row) => micros(row.queue?.p99_us) },
-  { key: "ack", label: "Until ACK, p99", number: true, hide: 3, cell: (row) => micros(row.ack?.p99_us) },
+  { key: "ack", label: "Until ACK, p99", number: true, hide: 4, cell: (row) => micros(row.ack?.p99_us) },
 ];
 
 function traffic({ totals, destinations, others }) {
@@ -244,7 +245,7 @@ function traffic({ totals, destinations, others }) {
   const came = `${count(totals.accepted)} accepted, ${octets(totals.octets)}`;
   const went = `${count(totals.delivered)} delivered, ${octets(totals.octets_delivered)}`;
   const key = (row) => row.destination;
-  const content = html`${rows.length ? table("Traffic by destination", TRAFFIC, rows, key) : empty("No messages")}
+  const content = html`${rows.length ? table("Table of traffic", TRAFFIC, rows, key) : empty("No messages")}
   ${more(others.destinations + destinations.length - rows.length)}`;
   return card("traffic-title", "Traffic", content, html`<span class="quiet">${came}; ${went}</span>`);
 }

@@ -292,7 +292,7 @@ function subscribing(given, on) {
           </p>`
         : nothing
     }
-    <ul class="chips" aria-label="Subscriptions">
+    <ul class="chips" aria-label="Subscriptions" ?hidden=${!all.length}>
       ${repeat(
         all,
         (each) => each,
@@ -376,7 +376,7 @@ function entry({ at, fields, body }) {
       <time>${clock(at)}</time>
       <strong class="rest mono">${fields.destination}</strong>
     </div>
-    <pre class="body">${body}</pre>
+    <pre class="body" tabindex="0">${body}</pre>
     <details>
       <summary class="quiet">Headers</summary>
       ${headers(Object.entries(fields))}

@@ -83,9 +83,9 @@ class Session {
           <a class="back" href=${link("sessions")}>All sessions</a>
           <h1>${this.answer ? clientName(this.answer.login, this.answer.client_id) : "Session"}</h1>
           <span class="quiet mono">${this.id}</span> ${copyButton(this.id, "the id of the session")}
-          ${gone ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
+          ${gone && this.answer ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
         </div>
-        ${gone ? ended : failure("The session cannot be shown.", this.error)}
+        ${gone ? (this.answer ? ended : unknown) : failure("The session cannot be shown.", this.error)}
         ${this.answer ? this.parts(this.answer, gone) : this.error ? nothing : loading}`,
       this.root,
     );
@@ -110,6 +110,11 @@ const ended = html`<p class="message" role="status">
   <strong>This session has ended.</strong> This page shows its last known state.
 </p>`;
 
+const unknown = html`<div class="card empty" role="status">
+  <strong>No session has this id</strong>
+  <span>It has ended, or the gateway was restarted: a client that connects again gets another id.</span>
+</div>`;
+
 function who(row) {
   const [out, into] = row.heart_beat ?? [];
   const held = row.held && [row.held.reason, row.held.destination, row.held.receiver].filter(Boolean).join(", ");
@@ -119,7 +124,7 @@ function who(row) {
     ["Address", html`<span class="mono">${row.peer}</span>`],
     ["Transport", row.transport],
     ["STOMP", row.version],
-    ["Connected", `${age(row.connected_at)}, since ${date(row.connected_at)}`],
+    ["Connected", html`${age(row.connected_at)}<span class="quiet under">since ${date(row.connected_at)}</span>`],
     ["Heart-beats", out || into ? `${out / 1000} s out, ${into / 1000} s in` : "none", MEANS.heart_beats],
     ["Frames in", count(row.frames_in), MEANS.frames_in],
     ["Delivered", count(row.delivered), MEANS.delivered_frames],

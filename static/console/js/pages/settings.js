@@ -6,6 +6,7 @@ import { count, value } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
 import { card, empty, failure, headers, loading } from "../parts.js";
+import { asWritten } from "../policy.js";
 import { whenHere } from "../line.js";
 
 export const settings = { title: "Settings", mount: (root) => new Settings(root) };
@@ -32,9 +33,10 @@ const CHANGED = [
   },
 ];
 
-/** A sentence with `code` in it. */
+/** A sentence with `code` in it; of a link to the documentation its text. */
 function prose(text) {
-  return text.split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+  const plain = text.replace(/\[([^\]]+)\]\([^)]+\)/g, "$1");
+  return plain.split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
 }
 
 const changed = (row) => row.source !== "default";
@@ -130,9 +132,9 @@ class Settings {
 
 function entries(title, all, none) {
   const told = (each) => Object.entries(each).filter(([, found]) => found !== null);
-  const entry = (each) => html`<li>${headers(told(each).map(([name, found]) => [name, value(found)]))}</li>`;
+  const entry = (each) => html`<li>${headers(told(each).map(([name, found]) => [name, asWritten(name, found)]))}</li>`;
   const content = all.length
-    ? html`<ol class="feed">
+    ? html`<ol class="feed" aria-label=${title} tabindex="0">
         ${all.map(entry)}
       </ol>`
     : html`<p class="quiet">${none}</p>`;

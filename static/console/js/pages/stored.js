@@ -7,12 +7,12 @@ import { html } from "../html.js";
 import { listPage } from "../list.js";
 import { contents, fetched, sheetHead } from "../message.js";
 import { forgetOffset, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
-import { sessionLink } from "../names.js";
+import { cut, sessionLink } from "../names.js";
 import { facts } from "../parts.js";
 import { tabs } from "../tabs.js";
 
 const opener = (name, open) =>
-  html`<button type="button" class="plain link mono" aria-haspopup="dialog" @click=${open}>${name}</button>`;
+  html`<button type="button" class="plain link mono" aria-haspopup="dialog" @click=${open}>${cut(name)}</button>`;
 const yes = (on) => (on ? "yes" : "no");
 const away = (due) => duration(due - Date.now() / 1000);
 const since = (row) => `${row.age_is_least ? "at least " : ""}${duration(row.age)}`;
@@ -31,13 +31,13 @@ const SCHEDULED = {
       key: "destination",
       label: "Destination",
       sort: true,
-      cell: (row) => html`<span class="mono">${row.destination}</span>`,
+      cell: (row) => html`<span class="mono">${cut(row.destination)}</span>`,
     },
     {
       key: "due",
       label: "Sent in",
       sort: true,
-      cell: (row) => html`<span title=${date(row.due)}>${away(row.due)}</span>`,
+      cell: (row) => html`<span class="lasting" title=${date(row.due)}>${away(row.due)}</span>`,
     },
     { key: "size", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.size) },
     { key: "priority", label: "Priority", sort: true, number: true, hide: 3 },
@@ -87,7 +87,7 @@ const OFFSETS = {
     },
     { key: "login", label: "Login", hide: 2, cell: (row) => row.login || "anonymous" },
     { key: "client_id", label: "Client id", hide: 3, cell: (row) => row.client_id || "–" },
-    { key: "topic", label: "Topic", sort: true, cell: (row) => html`<span class="mono">${row.topic}</span>` },
+    { key: "topic", label: "Topic", sort: true, cell: (row) => html`<span class="mono">${cut(row.topic)}</span>` },
     { key: "behind", label: "Behind", number: true, cell: (row) => count(row.behind) },
     { key: "session", label: "Read by", sort: true, hide: 2, cell: (row) => reader(row) },
   ],

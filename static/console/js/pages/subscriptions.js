@@ -4,7 +4,7 @@ import { count, lasting } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
 import { storedBadge } from "../losses.js";
-import { sessionLink } from "../names.js";
+import { cut, sessionLink } from "../names.js";
 import { link } from "../router.js";
 import { MEANS } from "../words.js";
 
@@ -26,7 +26,7 @@ const SPEC = {
       label: "Destination",
       sort: true,
       header: true,
-      cell: (row) => html`<a class="mono" href=${link("destination", { name: row.target })}>${row.destination}</a>`,
+      cell: (row) => html`<a class="mono" href=${link("destination", { name: row.target })}>${cut(row.destination)}</a>`,
     },
     {
       key: "login",
@@ -49,7 +49,7 @@ const SPEC = {
       hide: 2,
       cell: (row) => (row.selector ? html`<code>${row.selector}</code>` : "–"),
     },
-    { key: "prefetch", label: "Prefetch", tip: MEANS.prefetch, sort: true, number: true, hide: 3, cell: (row) => count(row.prefetch) },
+    { key: "prefetch", label: "Prefetch", tip: MEANS.prefetch, sort: true, number: true, hide: 4, cell: (row) => count(row.prefetch) },
     {
       key: "unacknowledged",
       label: "Unacknowledged",
@@ -65,7 +65,7 @@ const SPEC = {
       tip: "How long the consumer has had its oldest unacknowledged message.",
       sort: true,
       number: true,
-      hide: 3,
+      hide: 4,
       cell: (row) => lasting(row.oldest_unacknowledged_age),
     },
     { key: "delivered", label: "Delivered", sort: true, number: true, cell: (row) => count(row.delivered) },
