@@ -23,6 +23,7 @@ from gateway.broker.queue.queue import Queue
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.routing.router import Router
 from gateway.broker.topic.retained import Retained
+from gateway.broker.topic.topic import Topic
 
 from ..client import Client, Scene
 from ..recorder import Notes, Row
@@ -119,13 +120,19 @@ class Rows(Books):
         session = sent.client.session.id
         if sent.delay:
             taken: list[Taken] = [(session, part, sent.body, None) for part in parts]
-            durable = [each for each in taken if sent.persistent or each[1] in self._logs]
+            durable = [each for each in taken if sent.persistent or each[1] in self._logs or self._is_kept(each[1])]
             if taken:
                 self.later.append((self.play.moment + sent.delay, taken, durable))
             if transaction:
                 self._of_transactions.add(sent.body)
         else:
             self.taken.update((session, part, sent.body, transaction or None) for part in parts)
+
+    def _is_kept(self, destination: str) -> bool:
+        """True if a durable subscription to the topic, or to a pattern that means it, is there now."""
+        router = self.scene.broker.router
+        topics = [*router._patterns.match(destination), self.scene.broker.find(destination)]
+        return is_topic(destination) and any(isinstance(each, Topic) and each.durable_subscriptions for each in topics)
 
     def settle(self, settlement: Settlement, transaction: Transaction | None = None) -> None:
         if transaction is None:
