@@ -24,6 +24,7 @@ from .errors import SessionEnded, TakenOver
 from .headers.parse import Misspelt
 from .model.access import Access
 from .model.policy import Policies, Quotas
+from .queue.queue import Queue
 from .routing.registry import Registry
 from .routing.router import Router
 from .session.session import Session
@@ -186,6 +187,28 @@ class Broker:
     def look_at_store(self) -> None:
         """Check SENDs in full while the store has failed."""
         self.context.check_stores()
+
+    # clusters
+
+    def suspend(self, storage: Storage, reason: str, told: str) -> None:
+        """Take no durable message and give consumers none, until `resume`: another node may be about to.
+
+        `told`: the reason as clients read it.
+        """
+        if not storage.is_suspended:
+            storage.suspend(reason, told)
+            self._tell_queues()
+
+    def resume(self, storage: Storage) -> None:
+        """Go on, where stored messages were suspended."""
+        if storage.is_suspended:
+            storage.resume()
+            self._tell_queues()
+
+    def _tell_queues(self) -> None:
+        for queue in [*self.destinations.values(), *self.registry.hidden.values()]:
+            if isinstance(queue, Queue):
+                queue.suspend()
 
     # the context's, for the layers above
 

@@ -126,11 +126,12 @@ def make(path: Path) -> None:
         create(connection)
 
 
-def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, damaged: bool = False, synchronous: str = "FULL") -> sqlite3.Connection:
     """Open the store for this process alone.
 
     Args:
         damaged: open a file whose end is missing, too, to read the rest.
+        synchronous: SQLite's setting.
 
     Raises:
         StoreLocked: another process has it open.
@@ -147,7 +148,7 @@ def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
             if damaged:
                 connection.execute("PRAGMA writable_schema = ON")  # SQLite then accepts the size of the file
             check(connection, path)
-            _set_up(connection)
+            _set_up(connection, synchronous)
         except UnicodeDecodeError as error:  # SQLite's message quotes bytes of the file
             connection.close()
             raise StoreDamaged(path, "the description of its tables is not text") from error

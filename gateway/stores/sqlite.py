@@ -52,6 +52,9 @@ _CONTENTS = """
 """
 
 
+Statement = tuple[str, Sequence[str | int]]  # of SQL, and its values
+
+
 class Recovered(NamedTuple):
     """The content of a store when it was opened."""
 
@@ -97,12 +100,20 @@ class SQLiteStore:
         return token, highest, bool(clean)
 
     @classmethod
-    def open(cls, path: Path, *, clock: Callable[[], float] = time.time, reserve: int = RESERVE) -> SQLiteStore:
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        reserve: int = RESERVE,
+        synchronous: str = "FULL",
+    ) -> SQLiteStore:
         """Open a store, or make one.
 
         Args:
             clock: seconds since the epoch.
             reserve: bytes that new messages leave free on the disk.
+            synchronous: SQLite's setting.  With `OFF` the file survives the end of the process, and no power cut.
 
         Raises:
             StoreLocked: another process has it open.
@@ -114,7 +125,7 @@ class SQLiteStore:
             refuse_small(path)
         if is_new:
             file.make(path)
-        connection = file.connect(path)
+        connection = file.connect(path, synchronous=synchronous)
         try:
             return cls(path, connection, is_new=is_new, clock=clock, reserve=reserve)
         except BaseException:
@@ -156,8 +167,10 @@ class SQLiteStore:
                 yield from map(new, some)
         self._first = first
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch, *also: Statement) -> None:
         """Write the batch to the disk.  A failure leaves the store as it was.
+
+        `also`: statements that belong to the same transaction.
 
         Raises StoreFull: the disk is full; StoreDamaged: rows cannot be written because of damage; StoreError: the
         write failed for another reason, or the file is not in its place: the batch is not safe.
@@ -168,9 +181,9 @@ class SQLiteStore:
         if reserved > self._reserved:
             reserved += AHEAD
         try:
-            self._write(batch, reserved)
+            self._write(batch, reserved, also)
         except StoreDamaged:
-            self._write(batch, reserved, deletes=False)
+            self._write(batch, reserved, also, deletes=False)
         # Writes to a file that was deleted or moved succeed, by the descriptor, and are lost with the process.
         file.refuse_others(self.path, self._files)
         self._reserved = reserved
@@ -178,17 +191,35 @@ class SQLiteStore:
         for place in batch.emptied + batch.dropped:
             self._first.pop(place, None)
 
-    def _write(self, batch: Batch, reserved: int, *, deletes: bool = True) -> None:
+    def _write(self, batch: Batch, reserved: int, also: Sequence[Statement], *, deletes: bool = True) -> None:
         writer = BatchWriter(self._sql, batch, self._first, self._clock(), deletes=deletes)
         try:
             with self._transaction():
                 if reserved > self._reserved:
                     self._sql("UPDATE store SET highest = ?", (reserved,))
                 writer.write()
+                for statement, values in also:
+                    self._sql(statement, values)
         except StoreFull:
             self._room.try_to_make_room()  # for the next attempt
             raise
         self._hidden += writer.hidden
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows that a statement of SQL finds.  Raises StoreError: the file cannot be read."""
+        with told(self.path):
+            return self._sql(sql).fetchall()
+
+    def change(self, *statements: Statement) -> None:
+        """Run statements in a transaction of their own.  Raises StoreError: nothing was changed."""
+        with self._transaction():
+            for statement, values in statements:
+                self._sql(statement, values)
+
+    def copy(self, path: Path) -> None:
+        """Copy the whole store into a new file, without free pages.  Raises StoreError: it could not be written."""
+        with told(path):
+            self._sql("VACUUM INTO ?", (str(path),))
 
     def notice(self) -> str:
         """News for the operator since the last call; empty: none."""

@@ -51,7 +51,10 @@ class _Reading(PageReader):
 
 
 class Committer:
-    """The task between storage and store.  `flush`: writes the outboxes of sessions."""
+    """The task between storage and store.
+
+    `flush`: writes the outboxes of sessions.  `on_turn`: called when the thread has answered, before that has effects.
+    """
 
     def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
         self.commits = 0  # number of batches written
@@ -59,6 +62,7 @@ class Committer:
         self.rows = 0  # number of new messages in them
         self.failures = 0  # number of failed attempts to write or read
         self.damaged = 0  # number of messages left out because of damage
+        self.on_turn: Callable[[], None] = lambda: None
         self._storage = storage
         self._store = store
         self._flush = flush
@@ -139,7 +143,9 @@ class Committer:
         started = time.perf_counter()
         try:
             await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
+            self.on_turn()
         except StoreError as error:
+            self.on_turn()
             self.failures += 1
             if not self._storage.is_failing:
                 log.error("the store has failed", reason=str(error))
@@ -187,6 +193,7 @@ class Committer:
             return False
         self.damaged += reading.damaged - damaged
         if reading.is_done:
+            self.on_turn()
             reading.action(reading.found)
         return True
 

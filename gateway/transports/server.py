@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 import trio
@@ -53,6 +54,19 @@ _NOT_HEARD = "queue arguments of a client are not heard"
 _NO_EFFECT = "a header of SUBSCRIBE has no effect"
 # Lines in a minute, of all clients together.
 _LINES = 20
+
+
+# Seconds between two looks at the lease; a busy server looks with each turn.
+_LOOK_AT_LEASE = 0.25
+_NO_LEASE = "the cluster does not answer, and another node may become primary"
+
+
+class Lease(Protocol):
+    """The right of a primary to deliver."""
+
+    @property
+    def holds(self) -> bool:
+        """True if no other node can be primary yet."""
 
 
 class HeaderLogs:
@@ -127,6 +141,7 @@ class Server:
         self.authenticator = authenticator
         self._authorizer = authorizer
         self.options = options = options or TransportOptions()
+        self.lease: Lease | None = None  # of the primary of a cluster; None: it is none
         self.turn_time = 0.0  # trio's clock when a turn began: good enough for heart-beats, and cheaper than asking
         self.connections: dict[Session, Connected] = {}
         self.open_connections: set[Connected] = set()  # also those in their handshake or being closed
@@ -139,6 +154,8 @@ class Server:
         self.rate_limits = RateLimits(options)
         self.fair_gates = FairGates()
         self.draining = False  # then no new session is opened
+        # Says where the primary is, if this gateway is a standby, which only drains; None: it is none.
+        self.standby: Callable[[], str] | None = None
         self._handshakes: dict[Connected, float] = {}
         self._has_timer = False
         self._alarm: _Alarm | None = None
@@ -167,7 +184,28 @@ class Server:
     def shutting_down(self) -> SessionEnded:
         """The error that clients get while the gateway drains."""
         retry = self.options.drain_retry
+        if self.standby is not None:
+            return SessionEnded("this node is a standby", self.standby(), retry_after=retry)
         return SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
+
+    def look_at_lease(self) -> None:
+        """Deliver stored messages while no other node can be primary, and none else; before each turn."""
+        storage = self.broker.storage
+        assert self.lease is not None  # the caller has looked
+        assert storage is not None  # a primary has a store
+        if self.lease.holds:
+            if storage.is_suspended:
+                self.broker.resume(storage)
+                self._unfinished.set()  # `run` flushes what that put into outboxes
+        elif not storage.is_suspended:
+            log.warning("stored messages are held back: the lease of the cluster could not be renewed")
+            self.broker.suspend(storage, _NO_LEASE, _NO_LEASE)
+
+    async def _watch_lease(self) -> None:
+        while True:
+            self.look_at_lease()
+            await self.flush()  # what was held back
+            await trio.sleep(_LOOK_AT_LEASE)
 
     def connection_opened(self, connection: Connected) -> None:
         """A connection begins; it has `connect_timeout` to become a session."""
@@ -212,6 +250,12 @@ class Server:
     async def run(self) -> None:
         """Turn the timer wheel, and give the broker turns for its unfinished work, until cancelled."""
         async with trio.open_nursery() as nursery:
+            if self.lease is not None:
+                nursery.start_soon(self._watch_lease)
+                # The process may have been stopped since the last look: all that may deliver begins with one.
+                self.timers.on_turn = self.look_at_lease
+                if self.committer is not None:
+                    self.committer.on_turn = self.look_at_lease
             nursery.start_soon(self.timers.run)
             nursery.start_soon(self.fair_gates.run)
             if self.committer is not None and self._housekeeper is not None:
@@ -222,6 +266,8 @@ class Server:
                 self._unfinished = trio.Event()
                 more = True
                 while more:
+                    if self.lease is not None:
+                        self.look_at_lease()
                     try:
                         more = self.broker.scheduler.proceed()
                     except Exception:  # one fault must not stop the rest

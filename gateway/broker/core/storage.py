@@ -59,11 +59,12 @@ class Storage:
         # why durable messages are refused: the last attempt to write failed, or room is short; empty: they are not
         self.failure = ""
         self.is_failing = False  # the last attempt to write failed
+        self.is_suspended = False  # consumers get no stored message: another node of the cluster may be primary
         self.nbytes = 0  # cost of all that waits to be written, nearly
         self.in_backlog = 0  # paged messages of all queues: they wait in the store alone
         self.entered = 0  # messages that got a row since the start; it only grows
         self.facts = facts
-        self._failed = self._short = _NOTHING
+        self._failed = self._short = self._suspended = _NOTHING
         self._next_container = 1
         self._busy = busy
         self._on_relief = on_relief
@@ -102,7 +103,7 @@ class Storage:
         """
         if self.failure:
             # A failure goes before short room, as in `_refuse`.
-            _, told = self._failed if self.is_failing else self._short
+            _, told = next(each for each in (self._failed, self._suspended, self._short) if each is not _NOTHING)
             raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {told}")
 
     # containers
@@ -305,9 +306,22 @@ class Storage:
             self._refuse()
             self._on_relief()
 
+    def suspend(self, reason: str, told: str) -> None:
+        """Refuse durable messages, and give consumers none: another node of a cluster may do so soon.
+
+        `told`: the reason as clients read it.
+        """
+        self.is_suspended, self._suspended = True, (reason, told)
+        self._refuse()
+
+    def resume(self) -> None:
+        """Take durable messages again; queues are to be dispatched behind this."""
+        self.is_suspended, self._suspended = False, _NOTHING
+        self._refuse()
+
     def _refuse(self) -> None:
         """Refuse durable messages, or take them again."""
-        self.failure = self._failed[0] or self._short[0]
+        self.failure = self._failed[0] or self._suspended[0] or self._short[0]
         self._on_state()
 
     # actions that wait for it

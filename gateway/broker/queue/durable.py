@@ -210,7 +210,9 @@ class QueueStorage:
         self._storage.note(message)
 
     def holds_up(self, message: Message) -> bool:
-        """True if a more urgent message is still to be read."""
+        """True if a message must wait: a more urgent one is still to be read, or what is stored goes to no consumer."""
+        if self._storage.is_suspended and self.rows:
+            return True  # nor may those behind them overtake them
         return self.paged is not None and self.paged.first_rank() < message.rank
 
     def _describe(self) -> None:

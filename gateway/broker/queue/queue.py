@@ -97,7 +97,8 @@ class Queue:
         self.of_client: tuple[str, ...] = ()
         self._idle_timer: Timer | None = None
         self._is_arriving = False  # a page of the store takes its places in memory
-        self._checks_new = False  # that, or messages are unseen: no new message may go straight to a consumer
+        # That, or messages are unseen, or held up: no new message may go straight to a consumer.
+        self._checks_new = False
 
     @property
     def waiting(self) -> int:
@@ -207,7 +208,7 @@ class Queue:
                     self._dispatcher.place(message)
         finally:
             self._is_arriving = before
-            self._checks_new = before or self._dispatcher.unseen is not None
+            self._find_out()
         self.look_for_room()
         self._dispatcher.dispatch_all()
 
@@ -223,7 +224,7 @@ class Queue:
     def _show(self) -> None:
         """Show some of what may be seen now."""
         shown = self._dispatcher.show(1 + self.context.work_limits.shown_per_turn // (1 + len(self.browsers)))
-        self._checks_new = self._is_arriving or self._dispatcher.unseen is not None
+        self._find_out()
         # Only now: what consumers took never meets the limits.  The newest first, for it may have to go.  Where none
         # may go, publishers wait since the messages came.
         for message in reversed([] if self.limits.keeps_all else shown):
@@ -312,6 +313,17 @@ class Queue:
         # Publishers that are held back go on at the first message that leaves, if there is room.
         if self.full:
             self.look_for_room()
+
+    def suspend(self) -> None:
+        """Stored messages are held up from now on, or no longer: see `Broker.suspend`."""
+        self._find_out()
+        self._dispatcher.dispatch_all()
+
+    def _find_out(self) -> None:
+        """Find out if new messages may go straight to consumers."""
+        storage = self.context.storage
+        is_held_up = storage is not None and storage.is_suspended
+        self._checks_new = self._is_arriving or self._dispatcher.unseen is not None or is_held_up
 
     def look_for_room(self) -> None:
         """Let publishers go on that were held back, if there is room."""

@@ -161,6 +161,7 @@ class Session:
             is_stored = self.durable_subscription_of(subscription) or self._router.replay.offsets.of(subscription)
             batch = storage.last_changed if is_stored else self.batch
             if batch > storage.committed:
+                self.batch = max(self.batch, batch)  # a later RECEIPT tells of this frame, too
                 storage.when_written(batch, partial(self.confirm, data))
                 # Also if the batch cannot be written: a failing store must not keep messages from their consumers.
                 storage.when_settled(subscription.start, batch)

@@ -178,7 +178,7 @@ class ConnectionHandler:
             if slot.refusal is not None:
                 return Refusal(slot.status, f"{slot.refusal}: {slot.refusal.detail}")
             if self.server.draining:
-                return Refusal(503, "the server is shutting down", math.ceil(options.drain_retry / 1000))
+                return Refusal(503, str(self.server.shutting_down()), math.ceil(options.drain_retry / 1000))
             return None
 
         result = await accept(pipe, peer, conditions, remote, admit)

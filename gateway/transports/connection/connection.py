@@ -260,6 +260,8 @@ class Connection:
                 if broker.context.slow_consumers.strained:  # by the writer of another connection, not by this client
                     broker.context.slow_consumers.strained.clear()
                 heartbeats.last_read = server.turn_time = trio.current_time()
+                if server.lease is not None:
+                    server.look_at_lease()
                 counters.bytes_in += len(data)
                 came = len(data) + link.overhead  # pings and frames of one byte are work, too
                 if pong := link.pong():

@@ -7,6 +7,7 @@ that was busy meanwhile just asks for a later slot, so traffic costs the wheel n
 
 import heapq
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -25,9 +26,10 @@ class WheelTimer(Protocol):
 
 
 class TimerWheel:
-    """Slots of a fixed width in time."""
+    """Slots of a fixed width in time.  `on_turn`: called before the timers that are due."""
 
     def __init__(self) -> None:
+        self.on_turn: Callable[[], None] = lambda: None
         self._slots: dict[int, list[WheelTimer]] = {}
         self._order: list[int] = []  # a heap of the slots' numbers
         self._filled = trio.Event()
@@ -60,6 +62,7 @@ class TimerWheel:
                 await self._filled.wait()
             # If the loop stood still, bytes of clients may wait unread: their readers go first.
             await trio.lowlevel.checkpoint()
+            self.on_turn()
             now = trio.current_time()
             while self._order and self._order[0] * TICK <= now:
                 for timer in self._slots.pop(heapq.heappop(self._order)):

@@ -25,6 +25,7 @@ from gateway.codec import V10, V11, V12, Version
 
 from ..client import ALL, Client, Scene
 from ..recorder import RecordedScene
+from ..store import MemoryStore
 from ..wire import Received
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class Setup:
     demands_at_once: int = 2
     versions: Sequence[Version] = ALL
     quotas: Mapping[str, Any] = field(default_factory=dict)
-    stored: bool = False  # there is a store, and the process may be killed
+    stored: bool | MemoryStore = False  # there is a store, or this one, and the process may be killed
     fails: bool = False  # the store, too, and batches are written late
     receipts: bool = False
     ends_empty: bool = True  # nothing may be left when all clients have gone; durable subscriptions stay
@@ -373,7 +374,7 @@ class Clients(RuleBasedStateMachine):
 
     @property
     def is_failing(self) -> bool:
-        return self.setup.stored and bool(self.scene.store.failure or self.scene.vault.storage.failure)
+        return bool(self.setup.stored) and bool(self.scene.store.failure or self.scene.vault.storage.failure)
 
     @property
     def settleable(self) -> list[Held]:
@@ -705,11 +706,17 @@ class Clients(RuleBasedStateMachine):
         if data.draw(st.booleans()) and not self.setup.fails:
             self.write_all()
             committed = vault.storage.committed
-        if self.under_way is not None and data.draw(st.booleans()):
-            vault.store.write(self.under_way)
+        if self.under_way is not None and self.reach_disk(data, self.under_way):
             committed = self.under_way.number
         self.book.ending()
         self.begin_process(self.scene.crash(data.draw(st.sampled_from(self.setup.away))), committed, clean=False)
+
+    def reach_disk(self, data: st.DataObject, batch: Batch) -> bool:
+        """The process is killed while it writes; True: all of it is written."""
+        written = data.draw(st.booleans())
+        if written:
+            self.scene.store.write(batch)
+        return written
 
     def restart(self, data: st.DataObject) -> None:
         """The process stops in order."""

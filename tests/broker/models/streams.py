@@ -44,6 +44,7 @@ class Offset:
     position: int  # the number of the last message before which all is done
     written: bool = False  # the store knows the name
     moved: bool = False  # it may stand further back than `position`
+    replaced: Offset | None = None  # what the store knows under that name until it knows this one
 
 
 @dataclass(eq=False)
@@ -101,7 +102,9 @@ class Streams(Books):
             last = 0 if offset.moved or len(topics) > 1 else offset.position
             strict = strict and not offset.moved and len(topics) == 1
         elif resume:
-            offset = self.offsets[resume] = Offset(name, dict(after), min(after.values()))
+            old = self.offsets.get(resume)
+            replaced = old if old is None or old.written else old.replaced
+            offset = self.offsets[resume] = Offset(name, dict(after), min(after.values()), replaced=replaced)
         self.readers[consumer] = Reader(consumer, offset, after, last, strict)
 
     def take(self, resume: str, name: str) -> Offset | None:
@@ -164,7 +167,7 @@ class Streams(Books):
 
     def written(self) -> None:
         for offset in self.offsets.values():
-            offset.written = True
+            offset.written, offset.replaced = True, None
 
     def next_process(self, old: Scene, committed: float, *, clean: bool) -> None:
         for consumer in list(self.readers):
@@ -176,9 +179,10 @@ class Streams(Books):
             seqs = {(headers["destination"], int(headers["seq"])) for _, headers in rows if "seq" in headers}
             # What was not written has never been.
             self.sent = [each for each in self.sent if each.topic == IN_MEMORY or self._was_written(each, seqs)]
-            self.offsets = {name: offset for name, offset in self.offsets.items() if offset.written}
+            known = {name: each if each.written else each.replaced for name, each in self.offsets.items()}
+            self.offsets = {name: each for name, each in known.items() if each is not None}
         for offset in self.offsets.values():
-            offset.written = True
+            offset.written, offset.replaced = True, None
             offset.moved = offset.moved or not clean
 
     def _was_written(self, entry: Entry, seqs: set[tuple[str, int]]) -> bool:

@@ -223,3 +223,49 @@ class TestDurableSubscriptions:
         assert consumer.bodies() == [b"m"] * taken
         scene.vault.storage.works()
         consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+
+class TestSuspension:
+    """Another node of a cluster may be primary: what is stored goes to no consumer, and nothing new is stored."""
+
+    def suspended(self, scene: Scene) -> Client:
+        """A consumer of `/queue/a`, which has three stored messages, and of a topic."""
+        fill(scene, 3)
+        storage = scene.broker.storage
+        assert storage is not None
+        scene.broker.suspend(storage, "the reason", "what clients read")
+        scene.broker.suspend(storage, "another", "is not heard")
+        consumer = scene.connect()
+        for name in ("/queue/a", "/queue/b", "/topic/t"):
+            consumer.subscribe(name, id=name)
+        return consumer
+
+    def resume(self, scene: Scene) -> None:
+        storage = scene.broker.storage
+        assert storage is not None
+        scene.broker.resume(storage)
+        scene.settle()
+
+    def test_holds_back_what_is_stored_and_nothing_else(self, scene: Scene) -> None:
+        consumer, publisher = self.suspended(scene), scene.connect()
+        for name in ("/queue/a", "/queue/b", "/topic/t"):
+            publisher.publish(name, b"new")
+        assert [each.headers["subscription"] for each in consumer.messages()] == ["/queue/b", "/topic/t"]
+        self.resume(scene)
+        assert [each.body for each in consumer.messages()] == [b"0", b"1", b"2", b"new"]
+
+    def test_refuses_what_would_be_stored(self, scene: Scene) -> None:
+        self.suspended(scene)
+        publisher = scene.connect()
+        publisher.publish("/queue/a", b"new", **P)
+        assert b"durable messages are refused for now: what clients read" in publisher.error().body
+        self.resume(scene)
+
+    def test_ends(self, scene: Scene) -> None:
+        consumer = self.suspended(scene)
+        for _ in range(2):
+            self.resume(scene)
+        assert [each.body for each in consumer.messages()] == [b"0", b"1", b"2"]
+        scene.connect().publish("/queue/a", b"new", **P)
+        scene.commit()
+        assert [each.body for each in consumer.messages()] == [b"new"]

@@ -146,6 +146,18 @@ class TestReceiptOfASubscribe:
         assert kinds(client) == ["n"]
         end_durable(client)
 
+    def test_a_later_receipt_tells_of_a_durable_subscription_too(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client, second = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", durable="true")
+        second.subscribe("/topic/a", durable="true", receipt="1")  # its first SUBSCRIBE is not stored yet
+        second.publish("/topic/b", b"m", receipt="2")
+        assert kinds(second) == []
+        scene.commit()
+        assert kinds(second) == ["1", "2"]
+        second.unsubscribe()
+        end_durable(client)
+
     @pytest.mark.parametrize("written", [False, True])
     def test_of_a_queue_it_waits_for_a_send_before_it(self, stage: Stage, written: bool) -> None:
         scene = stage(stored=True)

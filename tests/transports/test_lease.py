@@ -1,0 +1,95 @@
+"""A primary whose lease was not renewed delivers nothing that is stored, until it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+import structlog
+import trio
+
+from gateway.auth.authenticator import Anonymous
+from gateway.broker.core.storage import Storage
+from gateway.cluster.lease import Lease
+from gateway.transports import Server
+
+from ..stores.disk import Disk, until
+from .harness import Harness
+
+P = {"persistent": "true"}
+HELD_BACK = "stored messages are held back: the lease of the cluster could not be renewed"
+
+
+class SwitchedLease:
+    """A lease that holds as the test says."""
+
+    def __init__(self) -> None:
+        self.holds = True
+
+
+class LeasedHarness(Harness):
+    """A harness of a primary, with a store and a lease."""
+
+    def __post_init__(self) -> None:
+        self.disk, self.lease = Disk(), SwitchedLease()
+        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.server.lease = cast(Lease, self.lease)
+        self.nursery.start_soon(self.server.run)
+
+    @property
+    def storage(self) -> Storage:
+        assert self.broker.storage is not None
+        return self.broker.storage
+
+
+@pytest.fixture
+async def harness(nursery: trio.Nursery) -> AsyncIterator[LeasedHarness]:
+    made = LeasedHarness(nursery, authenticator=Anonymous())
+    yield made
+    made.close()
+
+
+async def test_a_consumer_gets_what_is_stored_when_the_lease_is_renewed(harness: LeasedHarness, kind: str) -> None:
+    publisher, consumer = await harness.session(kind), await harness.session(kind)
+    await publisher.send_frame("SEND", b"m", destination="/queue/a", receipt="1", **P)
+    assert (await publisher.frame("RECEIPT"))["receipt-id"] == "1"
+    harness.lease.holds = False
+    # The turn of this very frame looks at the lease: no timer has to come first.
+    await consumer.subscribe("/queue/a")
+    await consumer.publish("/topic/a")
+    await consumer.settled()  # no MESSAGE comes before the RECEIPT
+    assert harness.storage.is_suspended
+    harness.lease.holds = True
+    assert (await consumer.frame("MESSAGE")).body == b"m"
+    assert not harness.storage.is_suspended
+
+
+async def test_durable_messages_are_refused_and_others_are_not(harness: LeasedHarness, kind: str) -> None:
+    harness.lease.holds = False
+    publisher, consumer = await harness.session(kind), await harness.session(kind)
+    await consumer.subscribe("/queue/plain")
+    await consumer.settled()
+    await publisher.send_frame("SEND", b"plain", destination="/queue/plain")
+    assert (await consumer.frame("MESSAGE")).body == b"plain"
+    await publisher.send_frame("SEND", b"m", destination="/queue/a", **P)
+    error = await publisher.frame("ERROR")
+    assert b"another node may become primary" in error.body
+
+
+async def test_says_once_that_messages_are_held_back(harness: LeasedHarness) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            harness.lease.holds = False
+            for _ in range(3):
+                harness.server.look_at_lease()
+            harness.lease.holds = True
+            harness.server.look_at_lease()
+    assert [each["event"] for each in logs] == [HELD_BACK] * 2
+
+
+async def test_a_lease_is_looked_at_where_nothing_happens(harness: LeasedHarness) -> None:
+    harness.lease.holds = False
+    await until(lambda: harness.storage.is_suspended)
+    harness.lease.holds = True
+    await until(lambda: not harness.storage.is_suspended)
