@@ -58,6 +58,7 @@ bench-pipeline: .venv/dev
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # make crash        200 rounds of kill -9, and what was promised compared; ARGS="--seed N --rounds 1" repeats one
+#                   ARGS=--cluster: gateways and NATS servers that are killed, stopped and continued
 crash: .venv/dev
 	$(BIN)/python -m tests.crash $(ARGS)
 
@@ -90,7 +91,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11
 lock: .venv/lock
 	$(LOCK) --group build --output-file deploy/lock/build.txt
 	$(LOCK) pyproject.toml --output-file deploy/lock/gateway.txt
-	for extra in pipeline java otel; do \
+	for extra in pipeline java otel cluster; do \
 		$(LOCK) pyproject.toml --extra $$extra --constraint deploy/lock/gateway.txt \
 			--output-file deploy/lock/$$extra.txt || exit 1; \
 	done
@@ -142,5 +143,5 @@ clean:
 	@touch $@
 
 .venv/dev: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java,otel]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java,otel,cluster]' --group dev
 	@touch $@

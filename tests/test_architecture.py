@@ -28,14 +28,16 @@ ARROWS = {
     "text": set(),
     "handlers": {"broker", "codec", "plugins"},
     "stores": {"broker", "log_limiter"},
+    # The log of a cluster, and the part of a node in it.
+    "cluster": {"broker", "stores"},
     "journal": {"files"},
     "transports": {"broker", "codec", "log_limiter", "net", "stores"},
     # Plain values, for the units that set up the others.
     "config": {"broker", "journal", "net", "process"},
     "auth": {"broker", "config", "files", "net", "plugins"},
     "observe": {"broker", "codec", "journal", "stores", "transports"},
-    "runtime": set("auth broker codec config files handlers journal observe process stores transports".split()),
-    "admin": {"auth", "broker", "codec", "config", "net", "observe", "runtime", "transports"},
+    "runtime": set("auth broker cluster codec config files handlers journal observe process stores transports".split()),
+    "admin": {"auth", "broker", "cluster", "codec", "config", "net", "observe", "runtime", "transports"},
     # The ASGI face.
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
     # What reads the journal, in processes of their own.
@@ -44,11 +46,11 @@ ARROWS = {
     # Two clients in a process of their own, which logs as the gateway does.
     "relay": {"client", "codec", "config", "observe", "process"},
     # A client of the gateway, and a reader of its settings.
-    "doctor": {"client", "codec", "config", "pipeline", "runtime", "stores", "transports"},
+    "doctor": {"client", "cluster", "codec", "config", "pipeline", "runtime", "stores", "transports"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "cli": set(
-        "app archive auth broker client codec config doctor files handlers observe pipeline process relay runtime "
-        "stores text transports".split()
+        "app archive auth broker client cluster codec config doctor files handlers observe pipeline process relay "
+        "runtime stores text transports".split()
     ),
     "__main__": {"cli"},
 }
