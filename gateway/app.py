@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -24,6 +24,7 @@ from gateway.process.asyncio_bridge import Bridge
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from gateway.auth.authenticator import ServerAuthenticator
     from gateway.config.settings import Settings
     from gateway.runtime.gateway import Gateway
 
@@ -112,33 +113,82 @@ class App:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         from gateway import auth
-        from gateway.admin import site
-        from gateway.admin.monitor import Monitor
         from gateway.config import settings
-        from gateway.runtime.gateway import open_gateway
 
         chosen = self._settings or settings.load()
         _configure_logs(chosen)
         if self._bridge is not None:
             log.info(HINT)
         with hypercorn_worker.only_one():
-            authenticator = auth.for_settings(chosen)
-            async with open_gateway(chosen, authenticator=authenticator, read=settings.load) as gateway:
-                gateway.in_force.on_change.append(_configure_logs)
-                monitor = Monitor(gateway, chosen)
-                self._site = site.build(gateway, chosen, tickets=authenticator.tickets, monitor=monitor)
-                self.gateway = gateway
-                try:
-                    with calm_collector():
-                        async with trio.open_nursery() as nursery:
-                            nursery.start_soon(hypercorn_worker.watch_parent)
-                            nursery.start_soon(_report_alive)
-                            nursery.start_soon(monitor.run)
-                            nursery.start_soon(self._reload, gateway)
-                            yield
-                            nursery.cancel_scope.cancel()
-                finally:
-                    self.gateway = self._site = None
+            opening = self._taking_turns if chosen.cluster else self._serving
+            async with opening(chosen, auth.for_settings(chosen)):
+                yield
+
+    @asynccontextmanager
+    async def _taking_turns(self, chosen: Settings, authenticator: ServerAuthenticator) -> AsyncIterator[None]:
+        """Be a node of a cluster for the block: a gateway after the other, as standby or primary."""
+        from gateway.config import errors
+
+        try:
+            from gateway.runtime.cluster import open_node, turns
+        except ImportError as error:
+            raise errors.StartError(errors.not_installed("cluster", error, "cluster")) from None
+        in_force = chosen
+
+        def keep(settings: Settings) -> None:
+            """What a reload changed is in force in the next part of the node, too."""
+            nonlocal in_force
+            in_force = settings
+
+        @asynccontextmanager
+        async def serving(**part: Any) -> AsyncIterator[Gateway]:
+            async with self._serving(in_force, authenticator, **part) as gateway:
+                gateway.in_force.on_change.append(keep)
+                yield gateway
+
+        stopping = trio.Event()
+        try:
+            async with open_node(chosen) as node, trio.open_nursery() as nursery:
+                await nursery.start(turns, node, serving, stopping)
+                yield
+                stopping.set()  # a cancellation would keep the gateway from its drain
+        except BaseExceptionGroup as group:
+            # A nursery wraps the sentence of a start that is refused.
+            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], errors.StartError):
+                raise group.exceptions[0] from None
+            raise
+        finally:
+            self._site = None
+
+    @asynccontextmanager
+    async def _serving(
+        self, chosen: Settings, authenticator: ServerAuthenticator, **part: Any
+    ) -> AsyncIterator[Gateway]:
+        """Open a gateway and its site for the block.  `part`: in a cluster, see `open_gateway`."""
+        from gateway.admin import site
+        from gateway.admin.monitor import Monitor
+        from gateway.config import settings
+        from gateway.runtime.gateway import open_gateway
+
+        async with open_gateway(chosen, authenticator=authenticator, read=settings.load, **part) as gateway:
+            gateway.in_force.on_change.append(_configure_logs)
+            monitor = Monitor(gateway, chosen)
+            self._site = site.build(gateway, chosen, tickets=authenticator.tickets, monitor=monitor)
+            self.gateway = gateway
+            try:
+                with calm_collector():
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(hypercorn_worker.watch_parent)
+                        nursery.start_soon(_report_alive)
+                        nursery.start_soon(monitor.run)
+                        nursery.start_soon(self._reload, gateway)
+                        yield gateway
+                        nursery.cancel_scope.cancel()
+            finally:
+                self.gateway = None
+                # Of a node, the site of its last part answers until that of its next part is there.
+                if not chosen.cluster:
+                    self._site = None
 
     async def _reload(self, gateway: Gateway) -> None:
         while True:

@@ -32,6 +32,7 @@ _LINES = {
     "acl": "Explain what the rules allow a user.",
     "archive": "Write the journal into Parquet files.",
     "check-config": "Check the settings, and print those in force.",
+    "cluster": "Show a cluster, hand over, or give it a store.",
     "doctor": "Find what is wrong with a gateway or its proxy.",
     "passwd": "Add, change, list or remove users.",
     "pipeline": "Make tables and reports of the archive, and replay it.",
@@ -77,6 +78,7 @@ class _Commands(click.Group):
     elsewhere: ClassVar = {
         "acl": "gateway.cli.acl",
         "archive": "gateway.archive.command",
+        "cluster": "gateway.cli.cluster",
         "doctor": "gateway.doctor.command",
         "pipeline": "gateway.pipeline.command",
         "relay": "gateway.relay.command",

@@ -167,7 +167,10 @@ def head(overview: Answer) -> RenderableType:
     losses = overview["losses"]
     turn = overview["latency"]["turn_ms"]
     memory = overview["memory"]
-    state = Text("ready", "green") if overview["ready"] else Text(f"not ready: {overview['reason']}", "bold red")
+    if overview.get("standby"):  # a gateway of a release before has none
+        state = Text(overview["reason"], "yellow")
+    else:
+        state = Text("ready", "green") if overview["ready"] else Text(f"not ready: {overview['reason']}", "bold red")
     figures = Table.grid(expand=True)
     for _ in range(_FIGURES):
         figures.add_column(ratio=1, no_wrap=True)

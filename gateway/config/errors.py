@@ -20,7 +20,7 @@ _KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(
 """Keys of the settings that are tables."""
 _PLURALS = {"policy": "policies", "rule": "rules"}
 
-SECRETS = frozenset({"admin_token", "metrics_token"})
+SECRETS = frozenset({"admin_token", "metrics_token", "cluster_password", "cluster_token"})
 """Settings with secret values."""
 
 _MEANT = {
@@ -102,6 +102,11 @@ def wrong(name: str, reason: object) -> str:
 def unusable(name: str, reason: object) -> str:
     """The sentence on a valid value that names something unusable, like a file."""
     return f"{_place(name)} cannot be used: {reason}"
+
+
+def not_installed(name: str, error: ImportError, extra: str) -> str:
+    """The sentence on a setting that needs packages of an extra."""
+    return unusable(name, f"{error.name} is not installed; pip install 'stomp-gateway[{extra}]' brings it")
 
 
 def _place(name: str) -> str:

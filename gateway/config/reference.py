@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from gateway.config.cluster import ClusterSettings
 from gateway.config.errors import SECRETS, variable
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.settings import LISTENERS, MEMORY_ONLY, Address, Settings, keep_messages
@@ -58,6 +59,11 @@ GROUPS = {
         *("journal_gauges", "archive", "tables"),
     ),
     "Traces": ("trace_endpoint", "trace_ratio"),
+    "Cluster": (
+        *("cluster", "cluster_node", "cluster_address", "cluster_url", "cluster_servers", "cluster_replicas"),
+        *("cluster_replicas_anyway", "cluster_user", "cluster_password", "cluster_token", "cluster_credentials"),
+        *("cluster_tls", "cluster_ca", "cluster_tls_first", "cluster_certificate", "cluster_key"),
+    ),
     "Destinations": ("policy", "rule"),
 }
 """Title of a section of the page -> its settings."""
@@ -69,7 +75,7 @@ TABLES = ("policy", "rule")  # the settings that are tables of the file, not lin
 def descriptions() -> dict[str, str]:
     """The text below each field of the settings.  Python drops it, so it is read from the source, only when asked."""
     found = {}
-    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings):
+    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings, ClusterSettings):
         source = ast.parse(Path(inspect.getfile(part)).read_text(encoding="utf-8"))
         body = next(each for each in source.body if isinstance(each, ast.ClassDef) and each.name == part.__name__).body
         for field, text in pairwise(body):

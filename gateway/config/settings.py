@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from gateway.config import errors, policies, rules, toml_file
+from gateway.config.cluster import ClusterSettings
 
 # The modules that read settings need these names, too.
 from gateway.config.errors import unusable as unusable
@@ -46,6 +47,7 @@ LISTENERS = (*_STOMP, "http")
 PLACES = (
     *("users_file", "journal", "archive", "tables", "jwt_keys", "cookie_keys"),
     *("tls_certificate", "tls_key", "tls_client_ca"),
+    *("cluster_credentials", "cluster_ca", "cluster_certificate", "cluster_key"),
 )
 
 
@@ -57,7 +59,7 @@ def keep_messages() -> str:
     return f'write store = "sqlite:store.db" into {config_file()}'
 
 
-class Settings(ObserveSettings, SecuritySettings, JournalSettings):
+class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettings):
     """All settings with unit, default and reason."""
 
     model_config = ConfigDict(
@@ -238,6 +240,7 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
         yield self.cookie_keys is not None and "*" in self.allowed_origins, ["allowed_origins"], reason
         reason = "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in"
         yield self.admin_groups and self.anonymous, ["admin_groups"], reason
+        yield from self._cluster_conflicts(self.store)
 
     @property
     def store_file(self) -> Path | None:

@@ -41,16 +41,17 @@ from gateway.journal import Journal
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
-from gateway.runtime.store import last_words, open_the_store, recover_from, tell_of_memory
-from gateway.stores import SQLiteStore
+from gateway.runtime.store import OpenStore, last_words, open_the_store, recover_from, tell_of_memory
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
 from gateway.transports.flow.connected import NO_BODY
 from gateway.transports.flow.connection_limits import Capacity, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
+from gateway.transports.server import Lease
 
 if TYPE_CHECKING:
+    from gateway.cluster.node import Node
     from gateway.observe.spans import Spans
     from gateway.transports.wire.certificates import TlsCertificates
 
@@ -126,7 +127,9 @@ class Gateway:
         self.trusted = server.rate_limits.trusted = Trusted(settings.trusted_proxies)
         self.certificates: TlsCertificates | None = None  # of the TLS listeners; None: there are none
         self.tracing: Spans | None = None  # sends spans to a collector; None: messages are not traced
+        self.node: Node | None = None  # of a cluster; None: this gateway is alone
         self.drained = False
+        self.abandoned = False  # what it has in memory counts no more: it ends at once, and writes nothing
         self._server = server
         self.functions = functions  # of the operator; None: there are none
         self._listening = trio.CancelScope()
@@ -139,12 +142,19 @@ class Gateway:
         return await identify(self._server, credentials)
 
     @property
+    def is_standby(self) -> bool:
+        """Whether this gateway is a standby of a cluster: it has no messages, and refuses all clients."""
+        return self._server.standby is not None
+
+    @property
     def draining(self) -> bool:
         """Whether sessions are being ended, and no new ones are opened."""
         return self._server.draining
 
     def not_ready(self) -> str | None:
         """The reason why new clients must not be sent here; None: they may."""
+        if self._server.standby is not None:
+            return f"this node is a standby: {self._server.standby()}"
         if self._server.draining:
             return "the gateway is shutting down"
         # Full memory is a reason; short memory is not: it would keep away the consumers, which alone can make room.
@@ -153,7 +163,8 @@ class Gateway:
         storage = self.broker.storage
         if storage is None or not storage.failure:
             return None
-        return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
+        why = "the store has failed" if storage.is_failing else "the store is short of room"
+        return f"{'the lease is not renewed' if storage.is_suspended else why}: {storage.failure}"
 
     def complaints(self) -> dict[str, str]:
         """Faults that do not keep clients away: name -> sentence."""
@@ -256,21 +267,39 @@ class Gateway:
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, *, authenticator: Authenticator, read: Callable[[], Settings] | None = None
+    settings: Settings,
+    *,
+    authenticator: Authenticator,
+    read: Callable[[], Settings] | None = None,
+    store: OpenStore | None = None,
+    lease: Lease | None = None,
+    standby: Callable[[], str] | None = None,
 ) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
     To stop it, leave the block: a cancellation around it would cut the connections without an ERROR.
 
-    `read`: reads the settings again, for a reload; by default they never change.  Raises StartError: an address cannot
-    be opened, the functions cannot be loaded, or certificates, store or journal cannot be used.
+    Args:
+        read: reads the settings again, for a reload; by default they never change.
+        store, lease: of the primary of a cluster; None: the store is that of the settings.
+        standby: says where the primary is; then every client is refused with it, and nothing is stored or recorded.
+
+    Raises StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
+    cannot be used.
     """
     certificates = read_certificates(settings)
-    store = await open_the_store(settings)
+    if standby is not None:
+        settings = settings.model_copy(
+            update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": ""}
+        )
+    elif store is None:
+        store = await open_the_store(settings)
     policies = policies_of(settings)
     reading = Reading(read or (lambda: settings))
     rules = Rules(settings.rule, lambda: reading().rule)
     server = _server_of(settings, authenticator, policies, store, rules)
+    server.lease = lease
+    server.standby, server.draining = standby, standby is not None
     opened: dict[str, Listening] = {}
     async with _closing(opened), _keeping(settings, server, policies, store) as kept:
         functions = runner_of(settings, server)
@@ -297,18 +326,20 @@ async def open_gateway(
                 nursery.start_soon(gateway._drain_when_asked)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
                 gateway.warn()
-                tell_of_memory(settings)
+                if standby is None:
+                    tell_of_memory(settings)
                 try:
                     yield gateway
                 finally:
                     with trio.CancelScope(shield=True):
-                        await gateway.drain()
-                        kept.is_written = await gateway.store_all()
+                        if not gateway.abandoned:
+                            await gateway.drain()
+                            kept.is_written = await gateway.store_all()
                     nursery.cancel_scope.cancel()
 
 
 def _server_of(
-    settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
+    settings: Settings, authenticator: Authenticator, policies: Policies, store: OpenStore | None, rules: Rules
 ) -> Server:
     options = options_of(settings)
     capacity = within_files(options.capacity, is_set="max_connections" in settings.model_fields_set)
@@ -343,7 +374,7 @@ class _Kept:
 
 @asynccontextmanager
 async def _keeping(
-    settings: Settings, server: Server, policies: Policies, store: SQLiteStore | None
+    settings: Settings, server: Server, policies: Policies, store: OpenStore | None
 ) -> AsyncIterator[_Kept]:
     """Open store, journal and traces for the block, and read the store into the broker.
 
@@ -375,7 +406,7 @@ async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
         await close()
 
 
-async def _close_store(store: SQLiteStore, kept: _Kept) -> None:
+async def _close_store(store: OpenStore, kept: _Kept) -> None:
     await trio.to_thread.run_sync(partial(store.close, clean=kept.is_written))
 
 

@@ -27,7 +27,7 @@ from gateway.broker.core.ports import NullRecorder
 from gateway.broker.gauges import Gauges
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
-from gateway.config.errors import StartError, unusable
+from gateway.config.errors import StartError, not_installed, unusable
 from gateway.config.kinds import bodies
 from gateway.config.settings import Settings
 from gateway.journal import Journal, JournalError, Mended
@@ -131,8 +131,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
         # Costs 100 ms and 20 MB, and is not installed everywhere.
         from gateway.observe.spans import Spans, over_http
     except ImportError as error:
-        reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
-        raise StartError(unusable("trace_endpoint", reason)) from None
+        raise StartError(not_installed("trace_endpoint", error, "otel")) from None
     recorder = NullRecorder(time.monotonic_ns) if journal is None else journal
     exporter = over_http(settings.trace_endpoint)
     spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)

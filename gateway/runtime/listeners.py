@@ -120,6 +120,7 @@ def warnings(settings: Settings, certificates: TlsCertificates | None) -> Iterat
             f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so every client may "
             "do everything: write [[rule]] tables, and the gateway refuses all that they do not allow"
         )
+    yield from settings.cluster_warnings([*settings.tcp, *settings.websocket])
     yield from warnings_of_files(settings)
     yield from settings.old_names
     for transport in ("tcp", "websocket"):

@@ -8,25 +8,47 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
 
 from gateway.broker import Broker
-from gateway.broker.core.ports import StoreError
+from gateway.broker.core.ports import StoreError, TendedStore
 from gateway.broker.model.changes import Stored
 from gateway.broker.queue.queue import Queue
 from gateway.broker.recovery import recover
 from gateway.broker.topic.topic import Topic
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings, keep_messages
-from gateway.stores import SQLiteStore, StoreDamaged, open_store, preflight
+from gateway.stores import Recovered, SQLiteStore, StoreDamaged, open_store, preflight
 from gateway.stores.repair import PageReader
 
 log = structlog.get_logger("gateway")
 
 # Most names in a line of the log.
 _NAMED = 10
+
+
+class OpenStore(TendedStore, Protocol):
+    """A store that a gateway can start with: an SQLite file, or a cluster's log."""
+
+    is_new: bool  # it was empty when it was opened
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def token(self) -> str:
+        """Its name, in message ids."""
+
+    def load(self) -> Recovered:
+        """All that it holds; to be called once, first.  Raises StoreError: it cannot be read."""
+
+    def close(self, *, clean: bool) -> None:
+        """Close it.  `clean`: the gateway stops in order.  Raises StoreError: that could not be written."""
 
 
 async def open_the_store(settings: Settings) -> SQLiteStore | None:
@@ -51,7 +73,7 @@ def tell_of_memory(settings: Settings) -> None:
         say("messages are kept in memory only, and a restart loses them", remedy=keep_messages())
 
 
-def recover_from(store: SQLiteStore, broker: Broker) -> int:
+def recover_from(store: OpenStore, broker: Broker) -> int:
     """Fill the broker with the content of the store.
 
     Returns the number of damaged messages; they stay in the file.  Raises StartError: the store cannot be read.

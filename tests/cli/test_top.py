@@ -168,6 +168,14 @@ def test_what_is_wrong_is_told() -> None:
     assert len(text.splitlines()) == top.HEAD - 5 + top.MOST_PROBLEMS + 1
 
 
+def test_a_standby_is_no_fault() -> None:
+    standby = {"node": "b", "primary": "a", "address": "10.0.0.1:61613", "url": None}
+    reason = "this node is a standby: the primary is a"
+    text = shown(top.head({**OVERVIEW, "ready": False, "reason": reason, "standby": standby}))
+    assert reason in text
+    assert "not ready" not in text
+
+
 ROW: dict[str, Any] = {
     "name": "/queue/\x1b[2Ja",
     "kind": "queue",

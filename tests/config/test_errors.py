@@ -36,7 +36,7 @@ class TestUnknownNames:
         ("text", "sentence"),
         [
             ("tcpp = 1", "there is no setting 'tcpp'; did you mean tcp?"),
-            ("colour = 1", f"there is no setting 'colour'; {ALL}"),
+            ("wallpaper = 1", f"there is no setting 'wallpaper'; {ALL}"),
             ("_env_file = 'x'", "there is no setting '_env_file'; did you mean users_file?"),
             ("[polcy]", "there is no setting 'polcy'; did you mean [[policy]]?"),
             ("GATEWAY_STORE = 1", "there is no setting 'GATEWAY_STORE'; did you mean store?"),
@@ -54,7 +54,7 @@ class TestUnknownNames:
         ("name", "sentence"),
         [
             ("TCPP", "there is no setting GATEWAY_TCPP; did you mean GATEWAY_TCP?"),
-            ("COLOUR", f"there is no setting GATEWAY_COLOUR; {ALL}"),
+            ("WALLPAPER", f"there is no setting GATEWAY_WALLPAPER; {ALL}"),
             *(
                 (name, f"GATEWAY_{name} is no variable; write {kinds} as [[{kind}]] tables into gateway.toml")
                 for kind, kinds, names in (

@@ -108,3 +108,44 @@ class TestCheckConfig:
         result = CliRunner().invoke(main, ["check-config", "--bind"])
         assert result.exit_code == 0, result.output
         assert "The certificate is for gateway.example, 127.0.0.1, and good until " in result.stderr
+
+
+NODE = {"cluster": "shop", "store": "sqlite:store.db"}
+ELSEWHERE = "10.0.0.1:4222,10.0.0.2:4222"
+
+
+class TestWarningsOfACluster:
+    @pytest.mark.parametrize(
+        ("values", "sentences"),
+        [
+            (
+                {"cluster_servers": ELSEWHERE},
+                ["cluster_servers has no effect without a cluster: set cluster, or leave it out"],
+            ),
+            ({**NODE, "cluster_servers": "127.0.0.1:1,127.0.0.1:2"}, []),
+            (
+                {**NODE, "cluster_servers": "127.0.0.1:1"},
+                ["cluster_servers names one NATS server, and this node stops with that one: name all of them"],
+            ),
+            (
+                {**NODE, "cluster_replicas": 1, "cluster_replicas_anyway": True},
+                ["cluster_replicas is 1, so messages are lost with a NATS server: run three, and set it to 3"],
+            ),
+            (
+                {**NODE, "cluster_servers": ELSEWHERE},
+                [
+                    "messages go to 10.0.0.1:4222, 10.0.0.2:4222 without TLS: set cluster_ca",
+                    "a standby tells its clients 127.0.0.1:0, where other machines cannot connect: set cluster_address",
+                ],
+            ),
+            ({**NODE, "cluster_servers": ELSEWHERE, "cluster_tls": True, "cluster_address": "mq.example.org"}, []),
+        ],
+    )
+    def test_of_settings(self, values: dict[str, object], sentences: list[str]) -> None:
+        assert list(warnings(settings(**values), None)) == sentences
+
+    def test_check_config_shows_them(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.chdir(tmp_path)
+        found = CliRunner().invoke(main, ["check-config"], env={"GATEWAY_CLUSTER_NODE": "a"})
+        assert found.exit_code == 0
+        assert "Warning: cluster_node has no effect without a cluster: set cluster, or leave it out\n" in found.stderr
