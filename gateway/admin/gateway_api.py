@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
+from gateway.admin.cluster import figures_of
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.admin.monitor import folders_of
 from gateway.config import reference
@@ -32,6 +33,7 @@ from gateway.observe.metrics import (
     TURN,
     Disks,
     Metrics,
+    of_cluster,
     of_health,
     of_overload,
     of_spans,
@@ -239,6 +241,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         )
         if gateway.tracing is not None:
             yield from of_spans(gateway.tracing)
+        if gateway.node is not None:
+            yield from of_cluster(**figures_of(gateway.node))
 
     disks = Disks(folders_of(settings))
     return Metrics(broker, gateway.blocked_publishers, gateway.committer, gateway.journal, others, disks)

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
+from gateway.admin.cluster import standby_of
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal, one_of
 from gateway.admin.monitor import Monitor
 from gateway.admin.problems import ProblemRow
@@ -96,6 +97,15 @@ class Latency(ApiModel):
     ack_ms: Quantiles | None
 
 
+class StandbyNow(ApiModel):
+    """This standby of a cluster, which has no messages and no clients; and its primary, null: there is none for now."""
+
+    node: str
+    primary: str | None
+    address: str | None
+    url: str | None = Field(description="of the primary's pages; null: not known")
+
+
 class OverviewNow(ApiModel):
     """The gateway as it is, and its last seconds. `drained`: no client is connected, and all is written."""
 
@@ -107,6 +117,7 @@ class OverviewNow(ApiModel):
     ready: bool
     reason: str | None
     drain: Literal["draining", "drained"] | None
+    standby: StandbyNow | None = Field(description="null: this gateway is no standby")
     complaints: dict[str, str]
     counters: dict[str, int]
     sessions: SessionsNow
@@ -205,7 +216,8 @@ class OverviewApi(Api):
             "uptime": round(max(now - sampler.started_at, 0.0), 3),
             "ready": reason is None,
             "reason": reason,
-            "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
+            "drain": self._drain(),
+            "standby": standby_of(opened),
             "complaints": opened.complaints(),
             "counters": counters.totals(),
             "sessions": {
@@ -243,6 +255,12 @@ class OverviewApi(Api):
             "step": STEP,
             "samples": [sample.as_dict() for sample in sampler.since(since)],
         }
+
+    def _drain(self) -> str | None:
+        opened = self._gateway
+        if opened.is_standby or not opened.draining:  # a standby refuses its clients in the same way
+            return None
+        return "drained" if opened.drained else "draining"
 
     def _memory(self) -> dict[str, object]:
         broker, memory, last = self._gateway.broker, self._gateway.memory_guard, self._sampler.last

@@ -18,6 +18,7 @@ from urllib.parse import quote_plus
 import trio
 from pydantic import Field
 
+from gateway.admin.cluster import PRIMARY, STANDBY, lease_age
 from gateway.admin.endpoint import ApiModel, Seconds
 from gateway.broker.admin.rows import title_of
 from gateway.config.toml_file import config_file
@@ -35,13 +36,19 @@ _LONGEST = 80  # characters of a name in a sentence
 _DESTINATION = "#/destination?name={}"
 _LARGEST = "#/destinations?sort=-octets"
 _SESSIONS, _DESTINATIONS, _SETTINGS, _OVERVIEW = "#/sessions", "#/destinations", "#/settings", "#/overview"
+_CLUSTER = "#/cluster"
+
+# As in the alerts.
+_LAGS = 5_000  # messages of the log
+_LEASE = 2.0  # seconds
+_GROWN = 3  # times what should make a snapshot due
 
 
 class ProblemRow(ApiModel):
     """Something that is wrong at present."""
 
     id: str = Field(description="its kind")
-    target: str = Field(description="the destination; empty: the whole gateway")
+    target: str = Field(description="the destination, or the node; empty: the whole gateway")
     severity: Severity
     title: str
     what: str = Field(description="a sentence")
@@ -193,6 +200,46 @@ KINDS: dict[str, ProblemKind] = {
     "certificate-ends": ProblemKind(
         "warning", "The certificate ends", "Renew it, and reload the gateway.", "CertificateEnds", _SETTINGS
     ),
+    "cluster-unavailable": ProblemKind(
+        "critical",
+        "The cluster's log is away",
+        "Start the NATS servers: a majority must run.",
+        "ClusterUnavailable",
+        _CLUSTER,
+    ),
+    "no-primary": ProblemKind(
+        "critical",
+        "The cluster has no primary",
+        "Read in the logs of the standbys why none takes over.",
+        "ClusterNoPrimary",
+        _CLUSTER,
+        hold=10.0,
+    ),
+    "no-standby": ProblemKind(
+        "warning", "No standby", "Start another node of the cluster.", "ClusterNoStandby", _CLUSTER, hold=10.0
+    ),
+    "standby-lags": ProblemKind(
+        "warning",
+        "A standby lags",
+        "Look for a slow disk, or other programs on its machine.",
+        "ClusterStandbyLags",
+        _CLUSTER,
+        hold=10.0,
+    ),
+    "lease-not-renewed": ProblemKind(
+        "warning",
+        "The lease is not renewed",
+        "Look at the NATS servers and the network to them.",
+        "ClusterLeaseNotRenewed",
+        _CLUSTER,
+    ),
+    "log-grows": ProblemKind(
+        "warning",
+        "The cluster's log grows",
+        "Start a standby: it makes snapshots. Its log says why it makes none.",
+        "ClusterLogGrows",
+        _CLUSTER,
+    ),
 }
 
 Found = Iterator[tuple[str, str, str]]
@@ -236,6 +283,7 @@ class Problems:
     def _look(self) -> Found:
         yield from self._of_state()
         yield from self._of_store()
+        yield from self._of_cluster()
         yield from self._of_destinations()
         yield from self._of_clients()
         yield from self._of_speed()
@@ -243,7 +291,7 @@ class Problems:
     def _of_state(self) -> Found:
         gateway, memory = self._gateway, self._gateway.broker.memory
         guard, limit = gateway.memory_guard, gateway.broker.quotas.memory_limit
-        if gateway.draining:
+        if gateway.draining and not gateway.is_standby:
             yield "not-ready", "", "the gateway is shutting down"
         if guard.reason:
             yield "memory-full", "", guard.reason
@@ -263,7 +311,8 @@ class Problems:
         gateway = self._gateway
         storage, committer, journal = gateway.broker.storage, gateway.committer, gateway.journal
         if storage is None or committer is None:
-            yield "memory-only", "", "all messages end with the process: the setting store is memory"
+            if not gateway.is_standby:  # its messages are in the cluster
+                yield "memory-only", "", "all messages end with the process: the setting store is memory"
         else:
             if storage.failure:
                 yield "store-failing", "", f"durable messages are refused: {storage.failure}"
@@ -282,6 +331,27 @@ class Problems:
                 yield "journal-dropping", "", f"{dropped:,.0f} rows were left out within ten minutes"
         if gateway.tracing is not None and gateway.tracing.failure:
             yield "spans-failing", "", gateway.tracing.failure
+
+    def _of_cluster(self) -> Found:
+        node = self._gateway.node
+        if node is None:
+            return
+        if node.unavailable:
+            yield "cluster-unavailable", "", node.unavailable
+            return  # what it knows of the others is old
+        if (age := lease_age(node)) > _LEASE:
+            yield "lease-not-renewed", "", f"it was renewed {age:.0f} s ago, so stored messages are held back"
+        roles = [each.role for each in node.nodes]
+        if node.role == STANDBY and PRIMARY not in roles:
+            yield "no-primary", "", f"{node.options.name} is a standby, and no node is primary"
+        if node.role == PRIMARY and STANDBY not in roles:
+            yield "no-standby", "", f"no node could take over from {node.options.name}"
+        behind = {each.node: node.bounds.last - each.sequence for each in node.nodes if each.role == STANDBY}
+        for name, lag in behind.items():
+            if lag > _LAGS:
+                yield "standby-lags", name, f"{name} has not applied {lag:,} messages of the log"
+        if node.bounds.nbytes > _GROWN * node.snapshot_due:
+            yield "log-grows", "", f"it has {node.bounds.nbytes >> 20:,} MiB, and snapshots should have cut it"
 
     def _of_destinations(self) -> Found:
         found = self._watch.troubles

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import gateway
 from gateway.admin.access import AccessControl
+from gateway.admin.cluster import ClusterApi
 from gateway.admin.destinations import DestinationsApi
 from gateway.admin.endpoint import ApiError, Endpoint, error_response
 from gateway.admin.gateway_api import GatewayApi
@@ -85,6 +86,7 @@ def endpoints(
         *TraceApi(open_gateway).endpoints(),
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),
+        *ClusterApi(open_gateway).endpoints(),
         *LoginApi(settings, access).endpoints(),
         *TicketApi(open_gateway, settings, tickets, access).endpoints(),
     ]

@@ -15,7 +15,7 @@ from gateway.runtime import listeners
 
 from .clients import Connector, http_get, tls_context
 from .connection_checks import check_connection, with_proxy_header
-from .http_checks import check_http, check_token
+from .http_checks import check_http, check_token, is_of_standby
 from .machine_checks import check_machine, check_pipeline
 from .model import HTTP, CheckOptions, CheckReport, Problem, Target, own_targets
 from .nginx_checks import check_nginx
@@ -61,6 +61,10 @@ async def examine(options: CheckOptions, report: CheckReport) -> None:
         if settings.archive is not None or settings.tables is not None or options.pipeline:
             # In a thread, because Spark takes long.
             await trio.to_thread.run_sync(check_pipeline, options.pipeline, report)
+        if settings.cluster:
+            from .cluster_checks import check_cluster
+
+            await trio.to_thread.run_sync(check_cluster, settings, options, report)
     if options.nginx is not None:
         path = options.websocket[0].path if options.websocket else "/ws"
         check_nginx(options.nginx, path, options.setting("websocket_ping"), report)
@@ -70,6 +74,9 @@ async def examine(options: CheckOptions, report: CheckReport) -> None:
         target = await check_connection(connector, options.url, report, options.now())
         if target is not None:
             await check_http(connector, target, options, report)
+    if options.url is not None and await _is_standby(connector, options.url):
+        report.check("STOMP").ok("not checked, because this node is a standby")
+        return
     async with trio.open_nursery() as nursery:
         for each in (*options.websocket, *options.tcp):
             sender = await with_proxy_header(connector, each, options, report)
@@ -87,3 +94,11 @@ async def _is_alive(connector: Connector, settings: Settings) -> bool:
     except (Problem, IndexError):
         return False
     return health.status == 200 and b'"alive"' in health.body
+
+
+async def _is_standby(connector: Connector, target: Target) -> bool:
+    """True if a standby of a cluster answers there."""
+    try:
+        return is_of_standby(await http_get(connector, target, "/readyz"))
+    except Problem:
+        return False

@@ -12,6 +12,7 @@ from .model import CheckOptions, CheckReport, Problem, Target, printable
 
 _CLOCK_ERROR = 2.0  # seconds: a Date has no fractions, and the answer takes time
 _CLOCK_REMEDY = "Switch on the time service of the machine with the wrong clock (`timedatectl set-ntp true`)"
+STANDBY = "this node is a standby"
 _FORWARDED_FOR = "nginx: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;`"
 
 
@@ -48,6 +49,8 @@ async def _check_ready(connector: Connector, target: Target, options: CheckOptio
     answer = _json(response)
     if response.status == 200:
         check.ok("clients may connect")
+    elif is_of_standby(response):
+        check.ok(printable(str(answer["error"])))
     elif response.status == 503 and "error" in answer:
         check.fail(f"not ready: {printable(str(answer['error']))}", "See /readyz in docs/operations.md")
     else:
@@ -69,6 +72,11 @@ async def _check_ready(connector: Connector, target: Target, options: CheckOptio
         check.fail(detail, f"{_CLOCK_REMEDY}; {effect}")
     else:
         check.ok(detail if abs(ahead) > _CLOCK_ERROR else "the server's clock agrees with this machine's")
+
+
+def is_of_standby(response: HttpResponse) -> bool:
+    """True if the answer of /readyz is that of a standby of a cluster, which refuses all clients."""
+    return response.status == 503 and str(_json(response).get("error", "")).startswith(STANDBY)
 
 
 async def _check_forwarding(connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:

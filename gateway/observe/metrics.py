@@ -329,6 +329,51 @@ def of_health(
         )
 
 
+def of_cluster(
+    *,
+    role: str,
+    epoch: int,
+    lag: int,
+    nodes: Mapping[str, int],
+    log_messages: int,
+    log_bytes: int,
+    snapshot_due: int,
+    changes: int,
+    is_available: bool,
+    lease_age: float,
+) -> Iterator[Metric]:
+    """This node of a cluster, and what it knows of the others.
+
+    Args:
+        role: of this node, one of `nodes`.
+        nodes: each role, and how many nodes have it.
+        snapshot_due: bytes by which the log grows until the next snapshot.
+        lease_age: seconds since the lease was renewed; 0: another node has it.
+    """
+    roles = {each: float(each == role) for each in nodes}
+    yield labelled(GaugeMetricFamily, "gateway_cluster_role", "1 for the role of this node.", "role", roles)
+    yield labelled(GaugeMetricFamily, "gateway_cluster_nodes", "Nodes that are there.", "role", nodes)
+    for name, text, value in (
+        ("gateway_cluster_epoch", "Epoch of the primary: each one has a higher number.", epoch),
+        ("gateway_cluster_lag_messages", "Messages of the log that this node has not applied.", lag),
+        ("gateway_cluster_log_messages", "Messages of the log: a commit is one or more of them.", log_messages),
+        ("gateway_cluster_log_bytes", "Bytes of the log on each of its servers.", log_bytes),
+        (
+            "gateway_cluster_snapshot_due_bytes",
+            "Bytes by which the log grows until a standby makes a snapshot. Two snapshots later they are removed.",
+            snapshot_due,
+        ),
+        ("gateway_cluster_available", "1 while the NATS servers answer, with a majority.", is_available),
+        (
+            "gateway_cluster_lease_age_seconds",
+            "Time since this primary renewed its lease; from 2 on it does not deliver. 0 on other nodes.",
+            lease_age,
+        ),
+    ):
+        yield GaugeMetricFamily(name, text, value)
+    yield CounterMetricFamily("gateway_cluster_changes", "Changes of the primary that this node has seen.", changes)
+
+
 def of_spans(spans: Spans) -> Iterator[Metric]:
     for name, text, value in (
         ("gateway_spans_sent", "Spans that the collector took.", spans.sent),

@@ -15,8 +15,10 @@ from trio.testing import MockClock
 from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
 from gateway.broker import Broker
 from gateway.broker.core.counters import Tally
+from gateway.cluster.log import Bounds
 from gateway.observe.destination_watch import Troubles
 from gateway.observe.sampler import Percentiles
+from tests.observe.everything import a_node
 
 ROOT = Path(__file__).parent.parent.parent
 EPOCH = 1_700_000_000.0
@@ -42,6 +44,8 @@ class Stand:
             journal=None,
             tracing=None,
             functions=None,
+            is_standby=False,
+            node=None,
             connection_limits=SimpleNamespace(refusals={"max_connections": 0}),
         )
         sampler: Any = SimpleNamespace(turns=lambda: self.turns, last_ones=lambda most: self.seconds[-most:])
@@ -91,6 +95,17 @@ def both(*changes: Callable[[Stand], object]) -> Callable[[Stand], object]:
 
 def of_stand(name: str, value: Any) -> Callable[[Stand], object]:
     return lambda stand: setattr(stand, name, value)
+
+
+def a_node_with(**values: Any) -> Callable[[Stand], object]:
+    """The gateway is a primary, with a standby that has applied 7,000 messages; but for these values."""
+
+    def change(stand: Stand) -> None:
+        stand.gateway.node = node = a_node()
+        node.bounds = Bounds(1, 7_000, 0)
+        vars(node).update(values)
+
+    return change
 
 
 COUNTERS = "broker.counters."
@@ -162,11 +177,26 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
         setter("certificates", SimpleNamespace(ends=EPOCH + 3 * 86_400)),
         "it ends in 3 days",
     ),
+    "cluster-unavailable": (a_node_with(unavailable="they are down"), "they are down"),
+    "no-primary": (a_node_with(role="standby", nodes=[]), "a is a standby, and no node is primary"),
+    "no-standby": (a_node_with(nodes=[]), "no node could take over from a"),
+    "standby-lags": (a_node_with(bounds=Bounds(1, 17_000, 0)), "b has not applied 10,000 messages of the log"),
+    "lease-not-renewed": (
+        a_node_with(term=SimpleNamespace(lease=SimpleNamespace(renewed=0.0))),
+        "it was renewed 4 s ago, so stored messages are held back",
+    ),
+    "log-grows": (
+        a_node_with(bounds=Bounds(1, 7_000, 1 << 30), snapshot_due=256 << 20),
+        "it has 1,024 MiB, and snapshots should have cut it",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", CASES)
-async def test_it_is_told_once_it_lasts(kind: str, stand: Stand, autojump_clock: MockClock) -> None:
+async def test_it_is_told_once_it_lasts(
+    kind: str, stand: Stand, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.admin.cluster.time", SimpleNamespace(monotonic=lambda: 4.0))
     breaks, what = CASES[kind]
     await trio.sleep(5)
     breaks(stand)
@@ -193,6 +223,13 @@ async def test_other_words_for_the_same(stand: Stand, autojump_clock: MockClock)
         "memory-high": "publishers are held back, because memory is short",
         "journal-dropping": "7,000 rows were left out within ten minutes",
     }
+
+
+async def test_a_standby_is_no_fault(stand: Stand) -> None:
+    a_node_with(role="standby")(stand)
+    stand.gateway.is_standby = stand.gateway.draining = True
+    stand.broker.storage = stand.gateway.committer = None
+    assert stand.look() == []
 
 
 async def test_a_way_of_losing_that_is_over_is_not_told(stand: Stand, autojump_clock: MockClock) -> None:

@@ -76,7 +76,7 @@ class TestEveryEndpoint:
 
     async def test_a_body_that_is_no_json(self, here: Running, table: list[Endpoint]) -> None:
         bodies = [each for each in table if each.body is not None]
-        assert len(bodies) == 6
+        assert len(bodies) == 7
         for each in bodies:
             answer = await here.ask("POST", each.path, b"a=1", headers={**BEARER, "content-type": "text/plain"})
             assert (answer.status, answer.error) == (415, "the body must be application/json, not text/plain")

@@ -6,6 +6,8 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import Metric
@@ -50,6 +52,26 @@ class Carrier:
         raise AssertionError(renewal)
 
 
+def a_node() -> Any:
+    """The primary of a cluster, without the cluster."""
+    return SimpleNamespace(
+        role="primary",
+        options=SimpleNamespace(name="a", cluster="shop"),
+        primary=SimpleNamespace(node="a", address="127.0.0.1:1", epoch=3),
+        nodes=[
+            SimpleNamespace(node=name, role=role, sequence=7_000) for name, role in (("a", "primary"), ("b", "standby"))
+        ],
+        bounds=(1, 7_000, 2_000),
+        snapshot=None,
+        snapshot_due=1_000,
+        changed=2,
+        failure="",
+        unavailable="",
+        lag=0,
+        term=None,
+    )
+
+
 @asynccontextmanager
 async def everything(
     folder: Path, monkeypatch: pytest.MonkeyPatch, shown: Sequence[str] = ("/queue/orders",)
@@ -79,6 +101,7 @@ async def everything(
         metrics_destinations=list(shown),
     )
     async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        gateway.node = a_node()
         yield gateway, metrics_of(gateway, settings)
 
 

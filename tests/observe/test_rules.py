@@ -52,7 +52,9 @@ DAY = 86_400
 
 CASES = {
     "Down": _flag("up", 0),
-    "NotReady": _flag("gateway_ready", 0),
+    "NotReady": Case(
+        {"gateway_ready": "0x90"}, {"gateway_ready": "0x90", 'gateway_cluster_role{role="standby"}': "1x90"}
+    ),
     "Restarts": Case(
         {"process_start_time_seconds": "1x40 100x5 200x5 300x30"}, {"process_start_time_seconds": "1x40 100x50"}, 60
     ),
@@ -138,6 +140,27 @@ CASES = {
     "JournalFailing": _flag("gateway_journal_failed"),
     "JournalDropping": _grows("gateway_journal_rows_dropped_total", 1, 0),
     "SpansDropped": _grows("gateway_spans_dropped_total", 1, 0),
+    "ClusterUnavailable": _flag("gateway_cluster_available", 0),
+    "ClusterNoPrimary": Case(
+        {'gateway_cluster_nodes{role="primary"}': "0x90"},
+        {'gateway_cluster_nodes{role="primary"}': "1x58 0 1x31"},
+        more='role="primary"',
+    ),
+    "ClusterNoStandby": Case(
+        {'gateway_cluster_nodes{role="standby"}': "0x90"},
+        {'gateway_cluster_nodes{role="standby"}': "1x56 0x2 1x31"},
+        more='role="standby"',
+    ),
+    "ClusterStandbyLags": Case(
+        {"gateway_cluster_lag_messages": "9000x90"}, {"gateway_cluster_lag_messages": "0x59 9000x31"}
+    ),
+    "ClusterLeaseNotRenewed": Case(
+        {"gateway_cluster_lease_age_seconds": "2.5x90"}, {"gateway_cluster_lease_age_seconds": "1x90"}
+    ),
+    "ClusterLogGrows": Case(
+        {"gateway_cluster_log_bytes": "310x90", "gateway_cluster_snapshot_due_bytes": "100x90"},
+        {"gateway_cluster_log_bytes": "290x90", "gateway_cluster_snapshot_due_bytes": "100x90"},
+    ),
 }
 
 

@@ -11,6 +11,8 @@ import { show as showMemory } from "./memory.js";
 import { present } from "./problems.js";
 import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
+import { inPlaceOf, isStandby, show as showStandby } from "./standby.js";
+import { cluster } from "./pages/cluster.js";
 import { destination } from "./pages/destination.js";
 import { destinations } from "./pages/destinations.js";
 import { offsets, retained, scheduled } from "./pages/stored.js";
@@ -27,9 +29,16 @@ import { subscriptions } from "./pages/subscriptions.js";
 const $ = (id) => document.getElementById(id);
 
 // `cursors` is the name of the page of offsets in addresses that users keep.
-const PAGES = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
-Object.assign(PAGES, { playground, pipeline, settings, maintenance, nowhere });
-const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings", "maintenance"];
+// Of the primary: they show messages and clients, and a standby has none.
+const LIVE = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
+Object.assign(LIVE, { playground, maintenance });
+const PAGES = { cluster, pipeline, settings, nowhere };
+for (const [name, page] of Object.entries(LIVE)) {
+  const mount = (root, query) => (isStandby() ? inPlaceOf(page.title, root) : page.mount(root, query));
+  PAGES[name] = { title: page.title, mount };
+}
+const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "cluster", "settings"];
+MENU.push("maintenance");
 const BELONGS = {
   destination: "destinations",
   scheduled: "destinations",
@@ -39,8 +48,9 @@ const BELONGS = {
 };
 
 let begun = false;
-let hidden = new Set(["pipeline"]); // of the menu, until it is known that it is set up
+let hidden = new Set(["pipeline", "cluster"]); // of the menu, until it is known that they are set up
 let here = "";
+let wasStandby = false;
 
 function navigation(name) {
   here = name;
@@ -77,9 +87,10 @@ function state(kind, text) {
 function told() {
   const { answer } = live.now();
   if (!answer) return;
-  if (!answer.ready) state("bad", "Not ready");
+  const wrong = present(answer).filter((each) => each.severity !== "info").length;
+  if (answer.standby) state(wrong ? "wait" : "good", wrong ? `Standby, ${many(wrong, "problem")}` : "Standby");
+  else if (!answer.ready) state("bad", "Not ready");
   else {
-    const wrong = present(answer).filter((each) => each.severity !== "info").length;
     const complains = Object.keys(answer.complaints ?? {}).length > 0;
     if (wrong) state("wait", `Ready, ${many(wrong, "problem")}`);
     else if (complains) state("wait", "Ready, with problems");
@@ -87,11 +98,18 @@ function told() {
   }
 }
 
-/** The pipeline is for gateways that have one. */
-async function findPipeline() {
-  const { configured } = await get("pipeline");
-  hidden = new Set(configured ? [] : ["pipeline"]);
+/** Pipeline and cluster are for gateways that have one. */
+async function findParts() {
+  const [{ configured }, { cluster: name }] = await Promise.all([get("pipeline"), get("cluster")]);
+  hidden = new Set([...(configured ? [] : ["pipeline"]), ...(name ? [] : ["cluster"])]);
   navigation(here);
+}
+
+/** A standby has become primary, or the other way round: the page that is shown is another one. */
+function turned() {
+  if (isStandby() === wasStandby) return;
+  wasStandby = isStandby();
+  again();
 }
 
 function begin() {
@@ -101,7 +119,9 @@ function begin() {
   live.follow(told);
   live.follow(showDrain);
   live.follow(showMemory);
-  findPipeline().catch(() => {}); // it stays hidden
+  live.follow(showStandby);
+  live.follow(turned);
+  findParts().catch(() => {}); // they stay hidden
   return start(PAGES, shown);
 }
 

@@ -10,8 +10,8 @@ export const isDismissed = () => sessionStorage.getItem(KEY) !== null;
 
 /** As the last answer of GET /overview has it. */
 export function show() {
-  const { store, drain, messages, problems } = now().answer;
-  $("memory").hidden = store !== null || Boolean(drain) || isDismissed();
+  const { store, standby, drain, messages, problems } = now().answer;
+  $("memory").hidden = store !== null || Boolean(standby) || Boolean(drain) || isDismissed();
   const all = messages.waiting + messages.delayed + messages.retained + messages.unacknowledged;
   const text = all ? `a restart or a crash would lose ${count(all)} now` : "a restart or a crash loses them";
   if ($("memory-text").textContent !== text) $("memory-text").textContent = text;

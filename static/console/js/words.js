@@ -48,4 +48,10 @@ export const MEANS = {
   backlog: "Waiting messages that only the store has, so that they take no memory.",
   arrived: "When the message came into this queue. A dead letter was sent earlier.",
   attempts: "Attempts that failed before the message became a dead letter.",
+  // of a cluster
+  epoch: "How often a node has become primary since the cluster began.",
+  cluster_lag: "Messages of the log that the node has not applied: a take-over waits for them.",
+  cluster_log: "Sequence of the first and of the last message. A commit of the primary is one or more messages.",
+  snapshot: "A standby's copy of all that is in the log up to a message. New nodes begin with it.",
+  snapshot_due: "The log grows by that until a standby makes a snapshot; it is cut up to the second newest.",
 };

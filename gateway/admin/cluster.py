@@ -1,0 +1,205 @@
+"""The cluster: its nodes, its log, and a handover; as this node sees it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from gateway.admin.audit import AuditEntry
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds
+from gateway.broker.core.ports import StoreError
+from gateway.runtime.gateway import Gateway
+
+if TYPE_CHECKING:
+    from gateway.cluster.node import Node
+
+# As in `gateway.cluster.node.Role`, which is not imported where there is no cluster.
+STARTING, STANDBY, TAKING_OVER, PRIMARY = ROLES = ("starting", "standby", "taking over", "primary")
+
+_NONE = "this gateway is no node of a cluster: the setting cluster names one"
+
+
+class ClusterNode(ApiModel):
+    """A node that is there."""
+
+    node: str
+    role: str = Field(description="starting, standby, taking over, or primary")
+    address: str = Field(description="of its STOMP listener")
+    url: str | None = Field(description="of its pages; null: not known")
+    version: str
+    sequence: int = Field(description="of the log, up to which it has applied")
+    lag: int = Field(description="messages of the log that it has not applied")
+    connections: int
+
+
+class PrimaryChange(ApiModel):
+    """A change of the primary."""
+
+    time: Seconds
+    node: str
+    epoch: int
+    reason: str
+
+
+class ClusterSnapshot(ApiModel):
+    """The newest snapshot of the log."""
+
+    sequence: int = Field(description="of the log, up to which it has all")
+    bytes: int
+
+
+class ClusterLog(ApiModel):
+    """The log of the cluster."""
+
+    first: int = Field(description="sequence of the first message that is kept")
+    last: int
+    bytes: int
+    snapshot: ClusterSnapshot | None = Field(description="null: there is none yet")
+    snapshot_due: int = Field(description="bytes by which the log grows until the next snapshot")
+
+
+class ClusterAnswer(ApiModel):
+    """The cluster, as this node sees it; null: this gateway is no node of one."""
+
+    cluster: str | None
+    node: str | None = Field(description="this node")
+    role: str | None
+    primary: str | None = Field(description="null: there is none for now")
+    epoch: int | None
+    failure: str | None = Field(description="why the NATS servers do not answer")
+    nodes: list[ClusterNode]
+    log: ClusterLog | None
+    changes: list[PrimaryChange] = Field(description="since this process began, the last one first")
+
+
+class Handover(ApiModel):
+    """Which node shall be the primary."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"node": "node-b"}})
+
+    node: str = Field("", description="its name; empty: any standby")
+
+
+class HandingOver(ApiModel):
+    """The primary is asked to hand over."""
+
+    asked: Literal[True]
+    primary: str = Field(description="the present one")
+
+
+class ClusterApi(Api):
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @Endpoint("GET", "/api/v1/cluster", "gateway", ClusterAnswer)
+    async def cluster(self) -> Response:
+        """The nodes of the cluster, who is primary, and the log."""
+        return JSONResponse(state_of(self._gateway.node))
+
+    @Endpoint(
+        *("POST", "/api/v1/cluster/handover", "gateway", HandingOver),
+        errors=(404, 409, 503),
+        accepts=True,
+        action="handover",
+    )
+    async def hand_over(self, body: Handover, audit: AuditEntry) -> Response:
+        """Let another node become primary. GET /api/v1/cluster shows when it is."""
+        node = self._gateway.node
+        if node is None:
+            raise ApiError(404, _NONE)
+        if node.unavailable:
+            raise ApiError(503, node.unavailable)
+        standbys = [each.node for each in node.nodes if each.role == STANDBY]
+        if node.primary is None or not node.primary.node:
+            raise ApiError(409, "the cluster has no primary for now")
+        if body.node == node.primary.node:
+            raise ApiError(409, f"{body.node} is the primary already")
+        if not standbys:
+            raise ApiError(409, "there is no standby that could take over")
+        if body.node and body.node not in standbys:
+            raise ApiError(409, f"there is no standby of that name: {', '.join(standbys)}")
+        audit.target(body.node)
+        try:
+            await node.ask_for_handover(body.node)
+        except StoreError as error:
+            raise ApiError(503, str(error)) from None
+        return JSONResponse({"asked": True, "primary": node.primary.node}, 202)
+
+
+def state_of(node: Node | None) -> dict[str, Any]:
+    """The answer, for a node or for a gateway that is none."""
+    if node is None:
+        empty = dict.fromkeys(("cluster", "node", "role", "primary", "epoch", "failure", "log"))
+        return {**empty, "nodes": [], "changes": []}
+    primary, bounds, snapshot = node.primary, node.bounds, node.snapshot
+    return {
+        "cluster": node.options.cluster,
+        "node": node.options.name,
+        "role": str(node.role),
+        "primary": primary.node or None if primary is not None else None,
+        "epoch": primary.epoch if primary is not None else None,
+        "failure": node.failure or None,
+        "nodes": [
+            {
+                "node": each.node,
+                "role": each.role,
+                "address": each.address,
+                "url": each.url or None,
+                "version": each.version,
+                "sequence": each.sequence,
+                "lag": max(0, bounds.last - each.sequence),
+                "connections": each.load,
+            }
+            for each in node.nodes
+        ],
+        "log": {
+            "first": bounds.first,
+            "last": bounds.last,
+            "bytes": bounds.nbytes,
+            "snapshot": None if snapshot is None else {"sequence": snapshot.sequence, "bytes": snapshot.size},
+            "snapshot_due": node.snapshot_due,
+        },
+        "changes": [
+            {"time": each.time, "node": each.node, "epoch": each.epoch, "reason": each.reason}
+            for each in reversed(node.changes)
+        ],
+    }
+
+
+def figures_of(node: Node) -> dict[str, Any]:
+    """The arguments of `of_cluster`."""
+    found = Counter([each.role for each in node.nodes])
+    first, last, nbytes = node.bounds
+    return {
+        "role": str(node.role),
+        "epoch": 0 if node.primary is None else node.primary.epoch,
+        "lag": node.lag,
+        "nodes": {role: found[role] for role in ROLES},
+        "log_messages": max(0, last - first + 1),
+        "log_bytes": nbytes,
+        "snapshot_due": node.snapshot_due,
+        "changes": node.changed,
+        "is_available": not node.unavailable,
+        "lease_age": lease_age(node),
+    }
+
+
+def lease_age(node: Node) -> float:
+    """Seconds since this node renewed the lease; 0: it does not have it."""
+    return 0.0 if node.term is None else max(0.0, time.monotonic() - node.term.lease.renewed)
+
+
+def standby_of(gateway: Gateway) -> dict[str, str | None] | None:
+    """The node and the primary, for the console of a standby; None: this gateway is none."""
+    node = gateway.node
+    if node is None or not gateway.is_standby:
+        return None
+    primary = node.primary
+    if primary is None or not primary.node:
+        return {"node": node.options.name, "primary": None, "address": None, "url": None}
+    url = next((each.url for each in node.nodes if each.node == primary.node), "")
+    return {"node": node.options.name, "primary": primary.node, "address": primary.address, "url": url or None}
