@@ -9,6 +9,7 @@ every delivery, and prints one row per scenario beside its budget.  The method, 
 * `loop`       the closed loop: publishers and receivers, a window, a measured part, an end without loss or duplicate
 * `machine`    cores, what the generator's process needs, and what the kernel alone takes
 * `server`     the gateway as a child process, pinned, with its CPU and memory read from /proc
+* `cluster`    the gateway as the primary of a cluster, with NATS servers and a standby
 * `stage`      what scenarios set up and clear away
 * `syncs`      how often the server waits for the disk, by strace
 * `scenarios`  what is measured, as functions: the ways of a message; in `growth` the costs that must not grow, in

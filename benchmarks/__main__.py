@@ -83,12 +83,21 @@ def _server(options: argparse.Namespace, scenario: Scenario) -> AbstractContextM
 
 def _runs(options: argparse.Namespace) -> Iterator[tuple[Scenario, str]]:
     wanted = BOTH if options.transport == "both" else (options.transport,)
-    for scenario in SCENARIOS:
+    for scenario in _scenarios(options):
         # Another broker is not set up by our settings.
-        if (not options.scenario or scenario.name in options.scenario) and not (options.address and scenario.settings):
+        if not (options.address and scenario.settings):
             for transport in wanted:
                 if transport in scenario.transports:
                     yield scenario, transport
+
+
+def _scenarios(options: argparse.Namespace) -> Iterator[Scenario]:
+    for scenario in SCENARIOS:
+        if options.scenario and scenario.name not in options.scenario:
+            continue
+        yield scenario
+        if options.cluster and (clustered := scenario.in_cluster()) is not None:
+            yield clustered
 
 
 def _options() -> argparse.Namespace:
@@ -106,6 +115,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="below 1: fewer of what there are many, to see it run")
     parser.add_argument(
         "--disk", type=Path, metavar="FOLDER", default=disk_folder(), help="on a disk, for stores; default %(default)s"
+    )
+    parser.add_argument(
+        "--cluster", action="store_true", help="beside each row of a store the same for the primary of a cluster"
     )
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")

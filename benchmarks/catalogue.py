@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Scenario:
         prepare: puts into the gateway's folder what shall be there at its start; it gets the sizes, too.
         rounds: at most so many; a long scenario that holds its comparison in itself needs fewer.
         secured: the connections carry TLS.
+        clustered: the gateway is the primary of a cluster.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Scenario:
     prepare: Callable[..., None] | None = None
     rounds: int | None = None
     secured: bool = False
+    clustered: bool = False
 
     @property
     def has_store(self) -> bool:
@@ -72,6 +74,10 @@ class Scenario:
 
     def start(self, disk: Path, scale: float) -> AbstractContextManager[Server]:
         """The gateway that it measures, started anew, with its folder on that disk."""
+        if self.clustered:
+            from benchmarks import cluster
+
+            return cluster.primary(self.settings, disk=disk)
         if self.prepare is None:
             return gateway(self.settings, disk=disk, secured=self.secured)
         return gateway(self.settings, disk=disk, prepare=partial(self.prepare, **self._scaled(scale)))
@@ -79,6 +85,15 @@ class Scenario:
     def sample(self, server: Server, transport: Transport, seconds: float, scale: float) -> Sample:
         """Run one round."""
         return self.run(server, transport, seconds, **self._scaled(scale))
+
+    def in_cluster(self) -> Scenario | None:
+        """The same row for the primary of a cluster; None: that would say nothing of it."""
+        if not self.has_store or self.sizes:
+            return None
+        budget = {transport: most + _CLUSTER for transport, most in self.budget.items()}
+        return replace(
+            self, name=f"{self.name}-cluster", title=f"{self.title}, in a cluster", budget=budget, clustered=True
+        )
 
     def _scaled(self, scale: float) -> dict[str, int]:
         return {name: max(_LEAST, round(size * scale)) for name, size in self.sizes.items()}
@@ -88,6 +103,8 @@ class Scenario:
 _LEAST = 100
 # What a publisher's cost may grow by when ten become very many.
 _GROWTH = 1.5
+# Microseconds that a durable message may cost the primary of a cluster more.
+_CLUSTER = 5
 # Durable receipts in a second, with 100 producers.
 _RECEIPTS = 15_000
 # A million messages of 100 bytes take 0.3 GB, but count for 0.75: the decoder shares equal headers, and each message
@@ -112,6 +129,7 @@ def _awaited(name: str, title: str, producers: int, window: int = 1, most: float
         transports=TCP,
         budget={} if most is None else {"tcp": most},
         parts={
+            "wait": Part("median time of a receipt", "ms"),
             "rate": Part("receipts", "/s", None if most is None else _RECEIPTS, at_least=True),
             "syncs": Part("fsyncs for each receipt, in a short round under strace", "fsyncs"),
         },

@@ -69,8 +69,8 @@ def awaited(server: Server, transport: Transport, seconds: float, *, producers: 
         check = crowd.check_of_messages()
         consume(Receiver(consumer, check), crowd.sent())
         consumer.leave()
-    note = f"a receipt takes {median(waits) * 1e3:.2f} ms, 99 of 100 {waits[len(waits) * 99 // 100] * 1e3:.2f} ms"
-    return replace(sample, note=note, beside={"rate": Sample(sample.rate or 0), "syncs": counted})
+    wait = Sample(median(waits) * 1e3, note=f"99 of 100 at most {waits[len(waits) * 99 // 100] * 1e3:.2f} ms")
+    return replace(sample, beside={"wait": wait, "rate": Sample(sample.rate or 0), "syncs": counted})
 
 
 class _Crowd:

@@ -60,6 +60,17 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, {GENERATOR_CORE})
 
 
+@contextmanager
+def on_any_core() -> Iterator[None]:
+    """Stand on all cores inside the block, for what is neither server nor generator."""
+    os.sched_setaffinity(0, _allowed)
+    try:
+        yield
+    finally:
+        if _two_cores():
+            os.sched_setaffinity(0, {GENERATOR_CORE})
+
+
 @dataclass(frozen=True)
 class Bare:
     """What the kernel alone takes, in microseconds; no server can do with less, so it says what machine it was.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.link import Link
-from benchmarks.machine import SERVER_CORE, on_core
+from benchmarks.machine import SERVER_CORE, on_any_core, on_core
 from benchmarks.wire import DeliveryError, Transport
 
 START_SECONDS, STOP_SECONDS = 20.0, 20.0
@@ -89,6 +89,7 @@ def gateway(
     disk: Path | None = None,
     prepare: Callable[[Path], None] = lambda _: None,
     secured: bool = False,
+    standby: bool = False,
 ) -> Iterator[Server]:
     """Start the gateway on free ports, and end it by SIGTERM.
 
@@ -97,6 +98,7 @@ def gateway(
         disk: the folder in which it gets its own one; None: where temporary files are.
         prepare: puts into that one what shall be there at its start.
         secured: both transports carry TLS.
+        standby: it is a node of a cluster that has its primary: it answers no CONNECT, and runs on any core.
 
     Raises:
         ServerError: it does not answer a CONNECT in time, or ends by itself.
@@ -109,13 +111,14 @@ def gateway(
         log = Path(directory, "log")
         with log.open("wb") as output:
             environment = _environment(tcp, web, "_tls" if secured else "")
-            process = _start(_command(http), environment, directory, output.fileno())
+            with on_any_core() if standby else on_core(SERVER_CORE):  # which the child inherits
+                process = _start(_command(http), environment, directory, output.fileno())
         transports = {
             "tcp": Transport("127.0.0.1", tcp, authority=authority),
             "ws": Transport("127.0.0.1", web, "/ws", authority=authority),
         }
         try:
-            started = _await_welcome(process, transports["tcp"], log)
+            started = 0.0 if standby else _await_welcome(process, transports["tcp"], log)
             yield Server(process.pid, transports, started)
         except (OSError, DeliveryError) as error:
             if process.poll() is None:
@@ -158,10 +161,9 @@ def _environment(tcp: int, web: int, kind: str) -> dict[str, str]:
 
 
 def _start(command: list[str], environment: dict[str, str], directory: str, output: int) -> subprocess.Popen[bytes]:
-    with on_core(SERVER_CORE):  # which the child inherits
-        return subprocess.Popen(
-            command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+    return subprocess.Popen(
+        command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+    )
 
 
 def _await_welcome(process: subprocess.Popen[bytes], transport: Transport, log: Path) -> float:

@@ -36,6 +36,13 @@ def test_a_short_run(name: str, tmp_path: Path) -> None:
     assert all(row["samples"] and not row["failure"] for row in rows)
 
 
+@pytest.mark.long
+def test_a_short_run_in_a_cluster(tmp_path: Path) -> None:
+    rows = run("--cluster", "durable10", report=tmp_path / "report.json")
+    assert {row["scenario"].partition("/")[0] for row in rows} == {"durable10", "durable10-cluster"}
+    assert all(row["samples"] and not row["failure"] for row in rows)
+
+
 def test_a_shorter_frame_behind_a_run_counts() -> None:
     """It is whole, though it is not as long as those before it: the tail of a run would wait for it for ever."""
     frames = [frame("MESSAGE", b"body", subscription=number) for number in (*range(10, 20), 5)]

@@ -15,6 +15,7 @@ more life gives out all that is left, and what was sent, receipted and seen is c
     torn       damage to the end of a write-ahead log, as a power cut leaves it
     disk       a disk that is full, and has room again
     round      all that together
+    cluster    the same with several gateways and their log
 
 `make crash` runs many rounds; `make test` a few, and the full disk, and the lies: patches that break one promise of the
 gateway each.  The test must find them, or it proves nothing.

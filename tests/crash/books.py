@@ -14,7 +14,7 @@ a promise the moment it is seen becomes a complaint here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -25,12 +25,13 @@ from .wire import Frame
 NEVER_SEEN = -1
 KINDS = (
     "lost", "missed", "doubled", "twice", "unmarked", "marked", "ghost", "half", "order", "id", "number", "gap", "body",
-    "error"
+    "error", "two", "fenced", "replica"
 )  # fmt: skip
 """Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist, or was seen and then undone;
 `twice`: what one message was moved to is seen twice; `marked`: as redelivered, and nobody ever consumed its queue;
 `missed`: a reader of a topic did not get it, though it was there, or nobody told him that it is gone; `number`: two
-messages of a topic have it; `gap`: it was told, and nothing is gone."""
+messages of a topic have it; `gap`: it was told, and nothing is gone.  Of a cluster: `two` primaries are at work;
+`fenced`: a primary wrote to the log behind the next one; `replica`: the copies of the nodes differ."""
 
 
 class State(Enum):
@@ -140,6 +141,7 @@ class Books:
         counts: messages, deliveries and the like.
         draining: the last life, in which one consumer of each queue gets all that there is.
         consumed: queues that ever had a consumer.
+        on_first: called with the first delivery of each life.
 
     Args:
         single: queues that have one consumer at a time, so that the order in which they give out is seen.
@@ -153,11 +155,14 @@ class Books:
         self.counts: Counter[str] = Counter()
         self.draining = False
         self.consumed: set[str] = set()
+        self.on_first: Callable[[], None] = lambda: None
         self._single = frozenset(single)
         self._ids: dict[str, Letter] = {}
         self._numbers: Counter[str] = Counter()
         self._newest: dict[tuple[object, ...], int] = {}
         self._moved: dict[Letter, Letter] = {}  # what was moved, and as what it was seen first
+        self._delivering = NEVER_SEEN  # the last life in which anything was delivered
+        self._doubtful: list[tuple[Unit, str]] = []  # complaints, unless the client of the unit has ended
 
     def complain(self, kind: str, text: str) -> None:
         self.complaints.append(Complaint(kind, f"life {self.life}: {text}"))
@@ -183,8 +188,24 @@ class Books:
             letter.settling, letter.rejecting, letter.touched = unit, rejecting, self.life
             unit.settled.append(letter)
 
+    def confirm(self, unit: Unit) -> None:
+        """A receipt came, which may be that of an earlier life: the primary of that one was only stopped."""
+        again = [letter for letter in unit.settled if letter.kept and letter.seen > unit.life]
+        if unit.state is State.SENT and unit.life < self.life:
+            for letter in again:
+                self.complain("doubled", f"{letter} came again, and then life {unit.life} told that it is settled")
+        unit.confirm()
+
+    def complain_of_doubtful(self) -> None:
+        """At the end of a life it is known which clients have ended before."""
+        for unit, text in self._doubtful:
+            if not unit.loose:
+                self.complain("doubled", text)
+        self._doubtful.clear()
+
     def end_of_life(self) -> None:
         """The gateway has died: what nobody asked it to do has not happened."""
+        self.complain_of_doubtful()
         for unit in self.units:
             if unit.state is State.OPEN:
                 unit.undo()
@@ -215,10 +236,25 @@ class Books:
             self._check_move(letter.origin, letter)
         return letter
 
+    @property
+    def has_begun(self) -> bool:
+        """True if anything was delivered in this life."""
+        return self._delivering == self.life
+
+    def delivered_late(self, frame: Frame, life: int) -> None:
+        """A message came from the primary of an earlier life, to a client that is still connected to it."""
+        headers = frame.headers
+        letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
+        if letter is not None and letter.durable and self.has_begun:
+            self.complain("two", f"{letter} came from the primary of life {life}, and the next one is at work")
+
     def find(self, frame: Frame) -> Letter | None:
         """What came, if it may come; None: nobody sent it."""
         headers = frame.headers
         self.counts["deliveries"] += 1
+        if not self.has_begun:
+            self._delivering = self.life
+            self.on_first()
         letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
         if letter is None:
             self.complain("ghost", f"nobody sent {headers}")
@@ -245,7 +281,8 @@ class Books:
         if letter.done or letter.dead:
             self.complain("doubled", f"{letter} came, and was settled in life {letter.touched}, with a receipt")
         elif settling is not None and settling.life == self.life and not settling.loose:
-            self.complain("doubled", f"{letter} came, and its consumer is still about to settle it")
+            # An ERROR that ended its consumer may be read later than what another one gets for it.
+            self._doubtful.append((settling, f"{letter} came, and its consumer is still about to settle it"))
         letter.settling, letter.rejecting = None, False
 
     def _check_move(self, origin: Letter, letter: Letter) -> None:
@@ -292,6 +329,7 @@ def audit(books: Books) -> None:
     Of each letter that must outlive a process exactly one holds: it came, it is a dead letter, or it is settled.  Only
     where nothing was told may it be either way; and then all of its unit must have gone the same way.
     """
+    books.complain_of_doubtful()
     for letter in books.letters.values():
         if letter.kept:
             _look_at(books, letter)

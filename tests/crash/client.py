@@ -7,6 +7,7 @@ receipt is sure with the next one, and receipts come in the order in which they 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from .books import Books, State, Unit
 from .wire import Frame, Gone, Link, frame
@@ -80,7 +81,7 @@ class Client:
 
     def _sure(self, asked: tuple[str, Unit | None]) -> None:
         if asked[1] is not None:
-            asked[1].confirm()
+            self._books.confirm(asked[1])
 
     async def receipts(self) -> None:
         """Wait for all; what else comes is not looked at."""
@@ -92,16 +93,16 @@ class Client:
         await self.receipts()
         await self.close()
 
-    def complain(self) -> None:
-        """Of an ERROR, unless the gateway says goodbye."""
-        if self.error is not None and self.error.headers["message"] != "server is shutting down":
+    def complain(self, excuses: Collection[str] = ()) -> None:
+        """Of an ERROR, unless the gateway says goodbye, or has one of the excuses."""
+        if self.error is not None and self.error.headers["message"] not in ("server is shutting down", *excuses):
             self._books.complain("error", f"{self.error.command} {self.error.headers} {self.error.body!r}")
 
-    def forsake(self) -> None:
-        """Nobody will read the answers, though the gateway may go on."""
+    def forsake(self, *, loose: bool = True) -> None:
+        """Nobody will read the answers, though the gateway may go on; or, after all, it does not."""
         for _, unit in self._asked:
             if unit is not None:
-                unit.loose = True
+                unit.loose = loose
 
     async def close(self) -> None:
         await self._link.close()

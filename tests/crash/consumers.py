@@ -34,6 +34,8 @@ class Consumer(Worker):
         self._held = []
         prefetch = self.random.choice(_PREFETCH)
         headers = {"id": "s", "destination": self._queue.name, "ack": self._queue.mode, "prefetch-count": str(prefetch)}
+        if self._queue.exclusive:
+            headers["exclusive"] = "true"
         self.books.consumed.add(self._queue.name)
         await client.send(client.ask("SUBSCRIBE", headers))
         while True:

@@ -72,7 +72,12 @@ class Sender:
 
 
 class Worker:
-    """A client that goes on until the gateway dies, and may leave and come back meanwhile."""
+    """A client that goes on until the gateway dies, and may leave and come back meanwhile.
+
+    `calm`: seconds at most between two acts of a producer; in short lives there are none.
+    """
+
+    calm = 0.0
 
     def __init__(self, name: str, books: Books, random: Random) -> None:
         self.name = name
@@ -140,6 +145,8 @@ class Producer(Worker):
         """Send until the gateway dies, or the producer does."""
         window = self.random.choice(_WINDOWS)
         while True:
+            if self.calm:
+                await trio.sleep(self.random.random() * self.calm)
             act = self.choose(_ACTS)
             if act == "forsake":
                 await client.receipts()

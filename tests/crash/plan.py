@@ -18,7 +18,8 @@ max_attempts = 0
 backoff = 0.05
 
 [[policy]]
-match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/in", "/queue/out", "/queue/dlq.#"]
+match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/in", "/queue/out", "/queue/one",
+  "/queue/dlq.#"]
 durable = true
 
 [[policy]]
@@ -48,11 +49,17 @@ class Queue:
     consumers: int  # at most so many at a time
     priorities: bool = False  # its messages have some
     target: str = ""  # where its consumers move all that comes
+    exclusive: bool = False  # one consumer gets all, the others stand by
 
     @property
     def keeps(self) -> bool:
         """What is durable goes only when somebody has acknowledged it."""
         return self.mode != "auto"
+
+    @property
+    def is_single(self) -> bool:
+        """One consumer at a time gets what is new, so that the order is seen."""
+        return self.consumers == 1 or self.exclusive
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ QUEUES = (
     Queue("/queue/memory", False, "client", 1),
     Queue("/queue/in", True, "client-individual", 2, target="/queue/out"),
     Queue("/queue/out", True, "client-individual", 1),
+    Queue("/queue/one", True, "client-individual", 2, exclusive=True),
 )
 TOPICS = (Topic("/topic/all", True), Topic("/topic/short", True, most=40), Topic("/topic/memory", False))
 PLACES = (*QUEUES, *TOPICS)

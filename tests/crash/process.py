@@ -45,6 +45,11 @@ class Process:
         if self.status is None:
             self._process.send_signal(signal.SIGKILL)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        if self.status is None:
+            self._process.send_signal(number)
+
     async def wait(self) -> None:
         await self._process.wait()
 

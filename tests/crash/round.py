@@ -74,7 +74,7 @@ class Round:
         self._folder = folder
         self._lie = lie
         self._random = Random(plan.seed)
-        self._books = Books(queue.name for queue in QUEUES if queue.consumers == 1)
+        self._books = Books(queue.name for queue in QUEUES if queue.is_single)
         self._logs = Logs(self._books)
         self._outcome = Outcome(plan.seed, counts=self._books.counts, complaints=self._books.complaints)
         self._store = folder / "store.db"

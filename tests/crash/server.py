@@ -1,7 +1,7 @@
 """The process that is killed: `gateway serve`, after patches that the environment names.
 
 CRASH_POINT=NAME:COUNT   die there, see `points`
-CRASH_LIE=NAME           break a promise, see `points`
+CRASH_LIE=NAME           break a promise, see `points` and `cluster.lies`
 CRASH_LOG_PAGES=N        pages of the write-ahead log after which SQLite makes a checkpoint
 
 It reads its standard input, and ends with it: a test that is killed leaves no gateway behind.
@@ -36,11 +36,17 @@ def run() -> None:
         points.set_point(name, int(count), Path(os.environ["GATEWAY_STORE"].partition(":")[2]))
     lie = os.environ.get("CRASH_LIE")
     if lie:
-        points.tell(lie)
+        _tell(lie)
     pages = os.environ.get("CRASH_LOG_PAGES")
     if pages:
         file.LOG_PAGES = int(pages)
     main(["serve"])
+
+
+def _tell(lie: str) -> None:
+    from .cluster import lies  # it imports the cluster, which a gateway alone does not
+
+    (lies if lie in lies.LIES else points).tell(lie)
 
 
 def _end_with_the_test() -> None:

@@ -35,6 +35,10 @@ class Scene:
             headers["redelivered"] = "true"
         self.books.delivered(Frame("MESSAGE", headers, body), "s")
 
+    def come_late(self, letter: Letter, life: int) -> None:
+        headers = {"destination": letter.queue, "producer": "p", "number": str(letter.number)}
+        self.books.delivered_late(Frame("MESSAGE", headers, _BODY), life)
+
     def die(self, letter: Letter, body: bytes = _BODY) -> None:
         headers = {"original-destination": letter.queue, "producer": "p", "number": str(letter.number)}
         self.books.dead_letter(Frame("MESSAGE", headers, body))
@@ -146,3 +150,42 @@ def test_half_of_a_transaction_that_acknowledges() -> None:
     scene.come(old, marked=True)
     scene.come(new)
     assert scene.kinds() == ["half"]
+
+
+@pytest.mark.parametrize(
+    ("durable", "begun", "kinds"), [(True, True, ["two"]), (True, False, []), (False, True, [])], ids=str
+)
+def test_an_old_primary_delivers_while_the_next_one_does(durable: bool, begun: bool, kinds: list[str]) -> None:
+    scene = Scene()
+    old, kept = scene.send(durable=durable), scene.send()
+    scene.crash()
+    if begun:
+        scene.come(kept)
+    scene.come_late(old, 0)
+    assert [complaint.kind for complaint in scene.books.complaints] == kinds
+
+
+def test_an_old_primary_confirms_what_the_next_one_has_not() -> None:
+    scene = Scene()
+    acknowledged, sent = scene.send(), scene.send(state=State.SENT)
+    scene.come(acknowledged)
+    unit = scene.settle(acknowledged)
+    scene.crash()
+    scene.come(acknowledged, marked=True)
+    scene.books.confirm(unit)
+    scene.books.confirm(sent.unit)
+    scene.crash()
+    scene.come(acknowledged, marked=True)
+    # The receipts came after the first delivery of the next primary, and before that of the third.
+    assert scene.kinds() == ["doubled", "lost"]
+
+
+def test_a_consumer_whose_end_is_known_late_settles_nothing_any_more() -> None:
+    scene = Scene()
+    letter = scene.send()
+    scene.come(letter)
+    unit = scene.settle(letter)
+    scene.come(letter, marked=True)
+    unit.loose = True
+    scene.crash()
+    assert not scene.books.complaints

@@ -1,0 +1,38 @@
+"""Lies that the nodes of a cluster tell: patches that break one promise each, to see that the test notices.
+
+unfenced    a primary ignores that it lost its lease, and that the log refuses it
+gappy       a standby leaves out one commit in ten
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from gateway.broker.model.changes import Batch
+from gateway.cluster import replica
+from gateway.cluster.lease import Lease
+from gateway.cluster.log import LogWriter, SequenceRefused
+
+LIES = ("unfenced", "gappy")
+
+
+def tell(lie: str) -> None:
+    """Break one promise."""
+    if lie == "unfenced":
+        Lease.holds = property(lambda _: True)  # type: ignore[assignment,method-assign]
+        Lease._find_out = lambda _: None  # type: ignore[method-assign]
+        LogWriter._append = _append_anyway  # type: ignore[method-assign]
+    else:
+        numbers = itertools.count(1)
+        unpack = replica.unpack_batch
+        replica.unpack_batch = lambda number, payload: unpack(number, payload) if next(numbers) % 10 else Batch(number)
+
+
+def _append_anyway(writer: LogWriter, part: bytes) -> None:
+    while True:
+        try:
+            writer.last = writer._log.append(part, writer.last)
+        except SequenceRefused:
+            writer.last = writer._log.bounds().last
+        else:
+            return
