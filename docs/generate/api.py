@@ -174,14 +174,15 @@ class Objects:
         endpoints = list(endpoints)
         self._schemas = document(endpoints)["components"]["schemas"]
         self.models: dict[str, type[BaseModel]] = {}
+        self.bodies = {each.body for each in endpoints}
         new = [*ApiModel.__subclasses__(), *BaseModel.__subclasses__()]
         while new:
             model = new.pop()
             new += model.__subclasses__()
             # An error is shown at the top, what all lists have too, and a page of a list by its endpoint.
             if model.__name__ in self._schemas and model.__module__.startswith("gateway.admin.") and model is not Error:
-                found = (each for each in (model, *_bases(model)) if not _is_small(each) and each is not ListPage)
-                self.models |= {each.__name__: each for each in found}
+                found = (each for each in (model, *_bases(model)) if each is not ListPage)
+                self.models |= {each.__name__: each for each in found if each in self.bodies or not _is_small(each)}
         below = Counter(name for each in self.models.values() for name in self._below(each))
         self.shown = Counter(
             name for each in endpoints for model in (each.body, each.answer) for name in self._shown(model)
@@ -197,7 +198,7 @@ class Objects:
     def _shown(self, model: type[BaseModel] | None) -> Iterator[str]:
         if model is not None:
             names = [_kind(facts).removesuffix("[]") for facts in self.own(model).values()]
-            yield from names if _is_small(model) else [model.__name__]
+            yield from names if _is_small(model) and model not in self.bodies else [model.__name__]
 
     def schema_of(self, model: type[BaseModel]) -> dict[str, Any]:
         found: dict[str, Any] = self._schemas.get(model.__name__) or model.model_json_schema(ref_template="/{model}")

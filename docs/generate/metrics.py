@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from prometheus_client.metrics_core import Metric
 
+from gateway.admin.cluster import ROLES
 from gateway.broker.broker import Broker
 from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.metadata import Metadata
@@ -29,6 +30,7 @@ from gateway.observe.metrics import (
     TURN,
     Disks,
     of_broker,
+    of_cluster,
     of_health,
     of_journal,
     of_overload,
@@ -78,6 +80,7 @@ _SECTIONS = (
     ("Store", "With the setting of that name."),
     ("Journal", "With the setting of that name."),
     ("Traces", "With [traces](tracing.md)."),
+    ("Cluster", "With the setting of that name."),
 )
 
 _MANY = 5  # values of a label that are not repeated
@@ -125,6 +128,18 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
     journal.start()
     journal.close()
     yield of_spans(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
+    yield of_cluster(
+        role="standby",
+        epoch=1,
+        lag=0,
+        nodes=dict.fromkeys(ROLES, 0),
+        log_messages=0,
+        log_bytes=0,
+        snapshot_due=0,
+        changes=0,
+        is_available=True,
+        lease_age=0.0,
+    )
 
 
 def _list(metrics: Iterator[Metric]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from gateway.config.settings import Settings
 from gateway.runtime.gateway import LONGEST_WRITE
 from tests.app.process import SERVE, connect, server
 from tests.clients.driver import ROOT, tool
+from tests.cluster.servers import program
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.socket"), *DEPLOY.glob("*.timer")])
@@ -66,6 +67,7 @@ class TestSystemd:
         """Copies whose command is there: systemd wants to see it."""
         for path in UNITS:
             text = path.read_text().replace("/opt/stomp-gateway/bin/gateway", sys.executable)
+            text = text.replace("/usr/local/bin/nats-server", program())
             (tmp_path / path.name).write_text(text)
         return [str(tmp_path / path.name) for path in UNITS]
 
