@@ -362,12 +362,14 @@ class Problems:
                 kind = "dead-lettering" if losses.keys() == {"dead_lettered"} else "losing"
                 yield kind, name, f"{told} at {self._called(name)}, the last within a minute"
         for name, count in found.dead_letters.items():
-            yield "dead-letters", name, f"{count:,} wait in {self._called(name)}"
+            yield "dead-letters", name, self._waiting(count, name)
         for name, count in found.unconsumed.items():
-            yield "no-consumer", name, f"{count:,} messages wait in {self._called(name)}, which has no consumer"
+            yield "no-consumer", name, f"{self._waiting(count, name)}, which has no consumer"
         for name, count in found.still.items():
-            what = f"{count:,} messages wait in {self._called(name)}, and its consumers take none"
-            yield "standing-still", name, what
+            yield "standing-still", name, f"{self._waiting(count, name)}, and its consumers take none"
+
+    def _waiting(self, count: int, name: str) -> str:
+        return f"{count:,} message{' waits' if count == 1 else 's wait'} in {self._called(name)}"
 
     def _called(self, name: str) -> str:
         """The name for people, in a sentence."""

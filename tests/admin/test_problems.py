@@ -144,7 +144,10 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
         lambda stand: stand.lose("/queue/a", dead_lettered=3),
         "3 dead-lettered at /queue/a, the last within a minute",
     ),
-    "dead-letters": (of_stand("troubles", Troubles(dead_letters={"/queue/d": 5000})), "5,000 wait in /queue/d"),
+    "dead-letters": (
+        of_stand("troubles", Troubles(dead_letters={"/queue/d": 5000})),
+        "5,000 messages wait in /queue/d",
+    ),
     "no-consumer": (
         of_stand("troubles", Troubles(unconsumed={"/queue/a b": 5000})),
         "5,000 messages wait in /queue/a b, which has no consumer",
@@ -275,10 +278,10 @@ async def test_the_worst_first_and_of_very_many_some(stand: Stand, autojump_cloc
 
 
 async def test_a_name_that_is_cut_says_so(stand: Stand, autojump_clock: MockClock) -> None:
-    stand.troubles.dead_letters = {"/queue/" + 80 * "d": 5}
+    stand.troubles.dead_letters = {"/queue/" + 80 * "d": 1}
     stand.look()
     await trio.sleep(60)
-    assert [each["what"] for each in stand.look()] == [f"5 wait in /queue/{72 * 'd'}…"]
+    assert [each["what"] for each in stand.look()] == [f"1 message waits in /queue/{72 * 'd'}…"]
 
 
 def test_each_is_an_alert_and_has_its_severity() -> None:

@@ -56,10 +56,10 @@ def test_the_policy_in_words(visit: Visit, client: Client) -> None:
     client.subscribe("/topic/policy")
     page = visit.open("destination?name=/queue/policy")
     policy = page.get_by_role("region", name="Policy in force")
-    for words, count in (("/queue/dlq.policy", 1), ("no limit but memory", 2), ("never expires", 1)):
+    for words, count in (("/queue/dlq.policy", 1), ("no limit but memory", 2), ("never expires", 1), ("no stream", 0)):
         expect(policy.get_by_text(words)).to_have_count(count)
     visit.open("destination?name=/topic/policy")
-    for words, count in (("nowhere", 1), ("no stream", 3)):
+    for words, count in (("nowhere", 1), ("no stream", 3), ("max_messages", 0)):
         expect(policy.get_by_text(words)).to_have_count(count)
 
 

@@ -26,7 +26,7 @@ function picture(views, name, rest, choose) {
       ${views[name] ? copyButton(views[name], rest === nothing ? "the body" : "these bytes") : nothing}
     </div>
     ${rest}
-    ${views[name] ? html`<pre class="body" role="group" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
+    ${views[name] ? html`<pre class="body ${name === "Hex" ? "columned" : ""}" role="group" tabindex="0" aria-label="Body">${views[name]}</pre>` : nothing}`;
 }
 
 /** What the view of bytes leaves out, and a way to get it; the gateway may have cut the body, too. */

@@ -11,9 +11,10 @@ try {
   alert.setAttribute("role", "alert");
   alert.className = "dead";
   title.textContent = "The console cannot start";
-  text.textContent =
-    `A part of it did not load (${error.message}). Run \`make static\`, which takes its libraries ` +
-    "from npm's packages, and load this page again.";
+  const command = document.createElement("code");
+  command.textContent = "make static";
+  const then = ", which takes its libraries from npm's packages, and load this page again.";
+  text.append(`A part of it did not load (${error.message}). Run `, command, then);
   alert.append(title, text);
   main.replaceChildren(alert);
   throw error;

@@ -152,7 +152,7 @@ export class Chart {
       {
         width: this.plot.clientWidth || 300,
         height: this.plot.clientHeight || this.spec.height,
-        padding: [8, 22, 0, 0],
+        padding: [8, 28, 0, 0],
         legend: { show: false },
         cursor: {
           y: false,

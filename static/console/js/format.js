@@ -111,6 +111,9 @@ export function many(number, one, more = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : more}`;
 }
 
+/** What the API says, where nothing stands before it. */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A setting, a policy's value: as TOML would have it, more or less. */
 export function value(found) {
   if (missing(found) || found === "" || found.length === 0) return "none";

@@ -55,7 +55,7 @@ function tick() {
   const left = Math.ceil((due - Date.now()) / 1000);
   if (left <= 0) return attempt();
   // A screen reader hears the sentence once: the seconds are for the eye alone.
-  $("banner-text").textContent = `${sentence}. All figures are from ${since}. Trying again …`;
+  $("banner-text").textContent = `${sentence}. All figures are from ${since}. Trying again\u00a0…`;
   $("banner-retry").textContent = `Try now (${left} s)`;
   timer = setTimeout(tick, 250);
 }

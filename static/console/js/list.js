@@ -193,7 +193,7 @@ function cell(column, row) {
   const classes = `${classesOf(column)} ${column.header ? "name" : ""}`;
   const content = column.cell ? column.cell(row) : row[column.key];
   if (column.header) return html`<th scope="row" class=${classes}>${content}</th>`;
-  return html`<td class="${classes} ${row[column.key] === 0 ? "zero" : ""}">${content ?? "–"}</td>`;
+  return html`<td class="${classes} ${[0, null, ""].includes(row[column.key]) ? "zero" : ""}">${content ?? "–"}</td>`;
 }
 
 /** A page that is a list and nothing else; `beside` stands beside its title. */

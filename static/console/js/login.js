@@ -1,6 +1,7 @@
 // The login: GET /api/v1/me names the user, or says that a login is needed, and which.
 
 import { call, NeedsLogin, news, post, useCsrf } from "./api.js";
+import { sentence } from "./format.js";
 import { html, nothing, render } from "./html.js";
 
 const $ = (id) => document.getElementById(id);
@@ -74,7 +75,7 @@ function draw(methods, method, error) {
                 >Passcode <input name="passcode" type="password" required autocomplete="current-password"
               /></label>`
       }
-      <div role="alert">${error ? html`<p class="message bad">${error}</p>` : nothing}</div>
+      <div role="alert">${error ? html`<p class="message bad">${sentence(error)}</p>` : nothing}</div>
       <div class="actions"><button type="submit" class="main">Log in</button></div>
     </form>`,
     dialog,

@@ -47,11 +47,13 @@ export function lossNotice(row) {
   if (!kind) return nothing;
   const now = row.present_losses;
   const verb = now.dropped ? "loses" : row.losing ? "fails to deliver" : "has lost";
+  const all = losses(row);
+  const rate = `${short(row.lost_rate)} per second now`;
+  const same = KINDS.every(([key]) => (now[key] ?? 0) === (row[key] ?? 0)); // nothing was lost before
+  const present = same ? `${all}, ${rate}` : `${losses(now)}, ${rate}; in all ${all}`;
   return html`<p class="message ${kind}">
     <strong>This destination ${verb} messages:</strong>
-    ${row.losing ? `${losses(now)}, ${short(row.lost_rate)} per second now; in all ` : nothing}${losses(row)}${
-      row.losing ? nothing : lately(row)
-    }.
+    ${row.losing ? present : `${all}${lately(row)}`}.
     ${remedy(row)}
   </p>`;
 }

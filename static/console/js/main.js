@@ -8,7 +8,7 @@ import { line } from "./line.js";
 import * as live from "./live.js";
 import { enter, refresh } from "./login.js";
 import { show as showMemory } from "./memory.js";
-import { present } from "./problems.js";
+import { isWrong, present } from "./problems.js";
 import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
 import { inPlaceOf, isStandby, show as showStandby } from "./standby.js";
@@ -87,7 +87,7 @@ function state(kind, text) {
 function told() {
   const { answer } = live.now();
   if (!answer) return;
-  const wrong = present(answer).filter((each) => each.severity !== "info").length;
+  const wrong = present(answer).filter(isWrong).length;
   if (answer.standby) state(wrong ? "wait" : "good", wrong ? `Standby, ${many(wrong, "problem")}` : "Standby");
   else if (!answer.ready) state("bad", "Not ready");
   else {

@@ -92,7 +92,7 @@ export function contents(message) {
       ${Object.entries(message.headers).map(
         ([name, value]) =>
           html`<dt>${name}</dt>
-            <dd>${value} ${copyButton(value, `the header ${name}`)}</dd>`,
+            <dd>${cut(value)} ${copyButton(value, `the header ${name}`)}</dd>`,
       )}
     </dl>`;
 }

@@ -14,8 +14,8 @@ export const isHidden = (row) => Boolean(row.durable_subscription);
 
 const MAY_BREAK = html`<wbr />`;
 
-/** A name, which may be cut behind a point or a slash: a long one takes several lines. */
-export const cut = (name) => name.split(/(?<=[./])/).flatMap((part, place) => (place ? [MAY_BREAK, part] : [part]));
+/** A name, which may be cut behind a point, a slash or an @, but not before its wildcard: a long one takes several lines. */
+export const cut = (name) => name.split(/(?<=[./@])(?![*#>]$)/).flatMap((part, place) => (place ? [MAY_BREAK, part] : [part]));
 
 /** A destination as a link: by the name that its users gave it. */
 export function destinationLink({ name, title, durable_subscription: durable }) {
@@ -49,7 +49,7 @@ export function whose({ login, client_id: client, name, shared }) {
 /** A client as a link: by its login and the client id that it gave, then by its address; its id is for the log. */
 export function sessionLink(id, login, client, peer = "") {
   if (!id) return "none";
-  return html`<a href=${link("session", { id })} title=${`session ${id}`}>${clientName(login, client)}</a>
+  return html`<a href=${link("session", { id })} title=${`session ${id}`}>${cut(clientName(login, client))}</a>
     <span class="quiet beside mono">${peer || id}</span>`;
 }
 

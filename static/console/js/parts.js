@@ -1,5 +1,6 @@
 // Templates that many pages have: facts, and what stands where there is nothing to show.
 
+import { sentence } from "./format.js";
 import { html, nothing } from "./html.js";
 import { term } from "./tips.js";
 
@@ -47,7 +48,7 @@ export function empty(title, text = nothing) {
 /** What could not be shown, and why, in the gateway's words; nothing without an error. */
 export function failure(title, error) {
   if (!error) return nothing;
-  return html`<p class="message bad" role="alert"><strong>${title}</strong> ${error.message}</p>`;
+  return html`<p class="message bad" role="alert"><strong>${title}</strong> ${sentence(error.message)}</p>`;
 }
 
 /** One of a few, side by side. */

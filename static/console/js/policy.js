@@ -18,6 +18,13 @@ const NONE = {
   journal_bodies: "as the setting journal_bodies",
 };
 
+const OF_QUEUES = ["max_messages", "max_bytes", "when_full", "auto_delete"];
+const OF_TOPICS = ["slow_consumer", "slow_messages", "subscriptions_keep", ...OF_STREAMS];
+
+/** Whether a key says something of such a destination; the queue of a durable subscription has the policy of its topic. */
+export const counts = (name, { kind, durable_subscription: durable }) =>
+  durable || !(kind === "queue" ? OF_TOPICS : OF_QUEUES).includes(name);
+
 /**
  * A value, as a person reads it.
  * @param row the destination: its name, and its policy

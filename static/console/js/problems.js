@@ -12,11 +12,16 @@ const KINDS = { critical: "bad", warning: "wait", info: "" };
 export const present = (answer) =>
   (answer?.problems ?? []).filter((each) => each.id !== "memory-only" || isDismissed());
 
+/** What the head of the page counts. */
+export const isWrong = ({ severity }) => severity !== "info";
+
 export function problems(answer) {
   const found = present(answer);
   if (!found.length) return nothing;
-  const worst = KINDS[found[0].severity];
-  const beside = html`<span class="badge ${worst}">${found.length}</span>`;
+  const wrong = found.filter(isWrong).length;
+  const told = found.length - wrong;
+  const beside = html`${wrong ? html`<span class="badge ${KINDS[found[0].severity]}">${wrong}</span>` : nothing}
+    ${told ? html`<span class="badge">${told} info</span>` : nothing}`;
   const list = (some) => html`<ol class="problems">
     ${repeat(some, (each) => `${each.id} ${each.target}`, item)}
   </ol>`;

@@ -150,7 +150,7 @@ function row(frame) {
         <span class="direction ${into ? "in" : "out"}">${into ? "→ in" : "← out"}</span>
         <strong class="mono">${frame.command}</strong>
         <span class="rest mono">${about}</span>
-        <span class="quiet">${octets(frame.size)}</span>
+        <span class="quiet size">${octets(frame.size)}</span>
       </summary>
       ${headers(frame.headers)} ${frame.body ? html`<pre class="body" tabindex="0">${frame.body}</pre>` : nothing}
       ${frame.truncated ? html`<p class="quiet">Only the beginning of the body is shown.</p>` : nothing}

@@ -13,7 +13,7 @@ import { Messages } from "../messages.js";
 import { cut, destinationLink, isHidden, whose } from "../names.js";
 import { moveAll, purge, requeueAll } from "../operations.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
-import { meaning } from "../policy.js";
+import { counts, meaning } from "../policy.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { MEANS } from "../words.js";
@@ -200,7 +200,7 @@ class Destination {
   }
 
   parts(row) {
-    const policy = Object.entries(row.policy ?? {});
+    const policy = Object.entries(row.policy ?? {}).filter(([name]) => counts(name, row));
     const shows = row.kind === "queue" || row.log;
     return html`${lossNotice(row)}
     <div class="columns even">

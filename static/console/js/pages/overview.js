@@ -271,7 +271,7 @@ function numbers(answer, samples) {
       kind: answer.held ? "wait" : "",
       tip: answer.held ? `${many(answer.held, "publisher")} held back now. ${MEANS.sessions}` : MEANS.sessions,
     })}
-    ${tile("Broker latency per batch", turn ? millis(turn.p99) : "idle", `event loop lag ${millis(last.lag_ms)}`, {
+    ${tile("Broker latency per batch", turn ? millis(turn.p99) : "idle", `event loop lag ${millis(last.lag_ms).replace(" ", "\u00a0")}`, {
       to: link("sessions", { sort: "-frames_in" }),
       kind: turn && turn.p99 > 250 ? "bad" : turn && turn.p99 > 50 ? "wait" : "",
       tip: MEANS.latency,

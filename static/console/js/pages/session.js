@@ -6,7 +6,7 @@ import { copyButton } from "../copy.js";
 import { age, count, date, lasting, octets } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
-import { clientName } from "../names.js";
+import { clientName, cut } from "../names.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -81,7 +81,7 @@ class Session {
     render(
       html`<div class="page-head">
           <a class="back" href=${link("sessions")}>All sessions</a>
-          <h1>${this.answer ? clientName(this.answer.login, this.answer.client_id) : "Session"}</h1>
+          <h1>${this.answer ? cut(clientName(this.answer.login, this.answer.client_id)) : "Session"}</h1>
           <span class="quiet mono">${this.id}</span> ${copyButton(this.id, "the id of the session")}
           ${gone && this.answer ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
         </div>
@@ -119,7 +119,7 @@ function who(row) {
   const [out, into] = row.heart_beat ?? [];
   const held = row.held && [row.held.reason, row.held.destination, row.held.receiver].filter(Boolean).join(", ");
   return [
-    ["Login", row.login || "anonymous"],
+    ["Login", cut(row.login || "anonymous")],
     ["Client id", row.client_id || "none"],
     ["Address", html`<span class="mono">${row.peer}</span>`],
     ["Transport", row.transport],

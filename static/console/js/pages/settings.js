@@ -134,7 +134,7 @@ function entries(title, all, none) {
   const told = (each) => Object.entries(each).filter(([, found]) => found !== null);
   const entry = (each) => html`<li>${headers(told(each).map(([name, found]) => [name, asWritten(name, found)]))}</li>`;
   const content = all.length
-    ? html`<ol class="feed" aria-label=${title} tabindex="0">
+    ? html`<ol class="feed whole" aria-label=${title}>
         ${all.map(entry)}
       </ol>`
     : html`<p class="quiet">${none}</p>`;

@@ -9,6 +9,7 @@ import { contents, fetched, sheetHead } from "../message.js";
 import { forgetOffset, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
 import { cut, sessionLink } from "../names.js";
 import { facts } from "../parts.js";
+import { link } from "../router.js";
 import { tabs } from "../tabs.js";
 
 const opener = (name, open) =>
@@ -44,7 +45,7 @@ const SCHEDULED = {
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
   ],
   empty: html`<strong>No scheduled messages</strong
-    ><span>A message with a delay, like x-delay:60000, waits here until it is sent.</span>`,
+    ><span>A message with a delay, like <code class="lasting">x-delay:60000</code>, waits here until it is sent.</span>`,
 };
 
 const RETAINED = {
@@ -67,7 +68,7 @@ const RETAINED = {
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
   ],
   empty: html`<strong>No retained messages</strong
-    ><span>A message with retain:set stays at its topic for later subscribers.</span>`,
+    ><span>A message with <code class="lasting">retain:set</code> stays at its topic for later subscribers.</span>`,
 };
 
 const OFFSETS = {
@@ -92,7 +93,7 @@ const OFFSETS = {
     { key: "session", label: "Read by", sort: true, hide: 2, cell: (row) => reader(row) },
   ],
   empty: html`<strong>No offsets</strong
-    ><span>A client that subscribes to a topic with a stream and resume:NAME goes on where it was.</span>`,
+    ><span>A client that subscribes to a topic with a stream and <code class="lasting">resume:NAME</code> goes on where it was.</span>`,
 };
 
 const reader = ({ session, login, client_id: client }) => sessionLink(session, login, client);
@@ -123,9 +124,9 @@ async function openScheduled({ id }) {
   if (!message) return;
   const { destination, due, session, stored, expires, size, priority } = message;
   const known = facts([
-    ["Destination", html`<span class="mono">${destination}</span>`],
+    ["Destination", html`<span class="mono">${cut(destination)}</span>`],
     ["Sent at", date(due)],
-    ["Sent by", session || "the server"],
+    ["Sent by", session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "the server"],
     ["Expires", expires ? date(expires) : "never"],
     ["Size", octets(size)],
     ["Priority", priority],
@@ -155,7 +156,7 @@ function openOffset(row) {
   const known = facts([
     ["Login", row.login || "anonymous"],
     ["Client id", row.client_id || "–"],
-    ["Topic", html`<span class="mono">${row.topic}</span>`],
+    ["Topic", html`<span class="mono">${cut(row.topic)}</span>`],
     ["Behind", row.behind === null ? "not counted for a pattern" : count(row.behind)],
     ["Position", html`<span class="mono">${row.position}</span>`],
     ["Read by", reader(row)],

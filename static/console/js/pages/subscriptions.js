@@ -40,7 +40,7 @@ const SPEC = {
       sort: true,
       hide: 3,
       cell: (row) =>
-        html`${row.ack} ${row.durable ? storedBadge({ ...row, kind: "queue", delayed: 0 }) : nothing}
+        html`<span class="ack">${row.ack}</span> ${row.durable ? storedBadge({ ...row, kind: "queue", delayed: 0 }) : nothing}
         ${row.browser ? html`<span class="badge">browser</span>` : nothing}`,
     },
     {
