@@ -113,21 +113,18 @@ class ClusterApi(Api):
             raise ApiError(404, _NONE)
         if node.unavailable:
             raise ApiError(503, node.unavailable)
-        standbys = [each.node for each in node.nodes if each.role == STANDBY]
-        if node.primary is None or not node.primary.node:
-            raise ApiError(409, "the cluster has no primary for now")
-        if body.node == node.primary.node:
-            raise ApiError(409, f"{body.node} is the primary already")
-        if not standbys:
-            raise ApiError(409, "there is no standby that could take over")
-        if body.node and body.node not in standbys:
-            raise ApiError(409, f"there is no standby of that name: {', '.join(standbys)}")
+        from gateway.cluster.directory import refuse_handover
+
+        primary = node.primary
+        reason = refuse_handover(primary, node.nodes, body.node, "there is no standby of that name")
+        if primary is None or reason:
+            raise ApiError(409, reason)
         audit.target(body.node)
         try:
             await node.ask_for_handover(body.node)
         except StoreError as error:
             raise ApiError(503, str(error)) from None
-        return JSONResponse({"asked": True, "primary": node.primary.node}, 202)
+        return JSONResponse({"asked": True, "primary": primary.node}, 202)
 
 
 def state_of(node: Node | None) -> dict[str, Any]:

@@ -190,20 +190,24 @@ class Broker:
 
     # clusters
 
-    def suspend(self, storage: Storage, reason: str, told: str) -> None:
+    def suspend(self, storage: Storage, reason: str, told: str) -> bool:
         """Take no durable message and give consumers none, until `resume`: another node may be about to.
 
-        `told`: the reason as clients read it.
+        `told`: the reason as clients read it.  False: it is so already.
         """
-        if not storage.is_suspended:
-            storage.suspend(reason, told)
-            self._tell_queues()
-
-    def resume(self, storage: Storage) -> None:
-        """Go on, where stored messages were suspended."""
         if storage.is_suspended:
-            storage.resume()
-            self._tell_queues()
+            return False
+        storage.suspend(reason, told)
+        self._tell_queues()
+        return True
+
+    def resume(self, storage: Storage) -> bool:
+        """Go on; False: nothing was suspended."""
+        if not storage.is_suspended:
+            return False
+        storage.resume()
+        self._tell_queues()
+        return True
 
     def _tell_queues(self) -> None:
         for queue in [*self.destinations.values(), *self.registry.hidden.values()]:

@@ -109,17 +109,13 @@ def _table(nodes: list[dict[str, Any]]) -> Iterator[str]:
 def handover(node: str) -> None:
     """Let another node become primary: NODE, or any standby."""
     with _servers() as (settings, servers):
+        from gateway.cluster.directory import refuse_handover
+
         directory = servers.directory()
         _, primary = directory.primary()
-        standbys = [each.node for each in directory.nodes() if each.role == "standby"]
-        if primary is None or not primary.node:
-            raise click.ClickException("the cluster has no primary for now")
-        if node == primary.node:
-            raise click.ClickException(f"{node} is the primary already")
-        if not standbys:
-            raise click.ClickException("there is no standby that could take over")
-        if node and node not in standbys:
-            raise click.ClickException(f"{node} is no standby of {settings.cluster}: {', '.join(standbys)}")
+        reason = refuse_handover(primary, directory.nodes(), node, f"{node} is no standby of {settings.cluster}")
+        if primary is None or reason:
+            raise click.ClickException(reason)
         directory.ask_for_handover(node)
         click.echo(f"asked {primary.node} to hand over to {node or 'a standby'}: see `gateway cluster status`")
 

@@ -12,15 +12,15 @@ safe: that is the sequence of the log (`log.py`).  The bucket is a key-value sto
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 from .log import LogUnavailable
 from .nats import jetstream
-from .nats.faults import NatsUnavailable
-from .nats.jetstream import JetStream, JetStreamError
+from .nats.jetstream import JetStream
+from .refusals import told
 
 LEASE = 3
 """Seconds after its last renewal at which the lease ends."""
@@ -72,6 +72,18 @@ class NodeState:
     sequence: int
     load: int
     url: str = ""
+
+
+_told = partial(
+    told,
+    "the directory of the cluster refuses",
+    {
+        **dict.fromkeys(jetstream.WRONG_LAST_SEQUENCE, lambda error: LeaseLost()),
+        jetstream.STREAM_NOT_FOUND: lambda error: LogUnavailable(
+            "the cluster has no directory yet: its first node makes it"
+        ),
+    },
+)
 
 
 class Directory:
@@ -167,16 +179,16 @@ def _read(kind: type[Any], payload: bytes) -> Any:
         return None
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn the errors of JetStream into those of the cluster."""
-    try:
-        yield
-    except NatsUnavailable as error:
-        raise LogUnavailable(str(error)) from None
-    except JetStreamError as error:
-        if error.code in jetstream.WRONG_LAST_SEQUENCE:
-            raise LeaseLost from None
-        if error.code == jetstream.STREAM_NOT_FOUND:
-            raise LogUnavailable("the cluster has no directory yet: its first node makes it") from None
-        raise LogUnavailable(f"the directory of the cluster refuses: {error}") from None
+def refuse_handover(primary: Primary | None, nodes: Sequence[NodeState], to: str, stranger: str) -> str:
+    """Why a handover cannot be asked for; empty: it can.
+
+    `to`: the node that shall be next; empty: any.  `stranger`: begins the sentence on a node that is no standby.
+    """
+    standbys = [each.node for each in nodes if each.role == "standby"]
+    if primary is None or not primary.node:
+        return "the cluster has no primary for now"
+    if to == primary.node:
+        return f"{to} is the primary already"
+    if not standbys:
+        return "there is no standby that could take over"
+    return f"{stranger}: {', '.join(standbys)}" if to and to not in standbys else ""

@@ -77,7 +77,7 @@ class Lease:
 
     def hand_over(self, node: str = "") -> None:
         """Give the lease up; blocks for a second or two.  `node`: the one that shall be next; empty: any."""
-        self._end()
+        self.drop()
         if self.is_lost:
             return
         try:
@@ -87,16 +87,13 @@ class Lease:
 
     def drop(self) -> None:
         """Renew it no more: it is lost, or ends by itself."""
-        self._end()
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def stop(self) -> None:
         """The same, without waiting for a renewal that is under way."""
         self._stop.set()
-
-    def _end(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(RENEW_EVERY):

@@ -104,14 +104,14 @@ class Replica:
 
         Raises StoreError: it could not be written; RecordError: it cannot be read.
         """
-        batch, also = Batch(record.number), []
-        if record.kind is Kind.BATCH:
-            batch = unpack_batch(record.number, record.payload)
-        elif record.kind is Kind.EPOCH:
-            also.append(("UPDATE store SET token = ?", (unpack_map(record.payload)["token"],)))
-        self._write(batch, record, sequence, also)
         if record.kind is Kind.EPOCH:
-            self.store.token = unpack_map(record.payload)["token"]
+            token = unpack_map(record.payload)["token"]
+            self._write(Batch(record.number), record, sequence, [("UPDATE store SET token = ?", (token,))])
+            self.store.token = token
+            return
+        is_batch = record.kind is Kind.BATCH
+        batch = unpack_batch(record.number, record.payload) if is_batch else Batch(record.number)
+        self._write(batch, record, sequence, ())
 
     def write(self, batch: Batch, record: Record | None, sequence: int) -> None:
         """Write a commit of this node itself, with its transient rows.

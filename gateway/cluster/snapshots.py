@@ -10,21 +10,23 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .log import LogUnavailable
-from .nats.faults import NatsUnavailable
-from .nats.jetstream import JetStream, JetStreamError
+from .nats.jetstream import JetStream
+from .refusals import told
 
 KEPT = 2
 
 _CHUNK = 512 * 1024
 _AT_ONCE = 16
 _NAMES = 100
+
+
+_told = partial(told, "the snapshots of the cluster are refused")
 
 
 class Snapshot(NamedTuple):
@@ -157,14 +159,3 @@ def _read(payload: bytes) -> Snapshot | None:
         return Snapshot(sequence, position, values["size"], values["chunks"], values["nuid"], digest)
     except (ValueError, KeyError, TypeError):
         return None
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn the errors of JetStream into those of the cluster."""
-    try:
-        yield
-    except NatsUnavailable as error:
-        raise LogUnavailable(str(error)) from None
-    except JetStreamError as error:
-        raise LogUnavailable(f"the snapshots of the cluster are refused: {error}") from None

@@ -7,21 +7,35 @@ new several times a second, and the leader has no work with that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 
 from gateway.stores import StoreFull
 
 from .log import Bounds, LogUnavailable, Message, SequenceRefused
 from .nats import jetstream
-from .nats.faults import NatsUnavailable
-from .nats.jetstream import JetStream, JetStreamError
+from .nats.jetstream import JetStream
+from .refusals import told
 
 APPEND_TIMEOUT = 4.0
 """Seconds.  A fail-over of the stream's leader takes longer: then the append is repeated."""
 
 _AT_ONCE = 1_000
 _BYTES = 4 * 1024 * 1024
+
+
+_told = partial(
+    told,
+    "the log of the cluster refuses",
+    {
+        **dict.fromkeys(jetstream.WRONG_LAST_SEQUENCE, lambda error: SequenceRefused()),
+        jetstream.STREAM_NOT_FOUND: lambda error: LogUnavailable("the cluster has no log yet: its first node makes it"),
+        **dict.fromkeys(
+            jetstream.NO_ROOM,
+            lambda error: StoreFull(f"the log of the cluster is full: {error}: give JetStream more room"),
+        ),
+    },
+)
 
 
 class StreamLog:
@@ -81,20 +95,3 @@ class StreamLog:
 def stream_of(name: str) -> str:
     """The stream of a cluster's log."""
     return f"GW_{name}"
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn the errors of JetStream into those of the log."""
-    try:
-        yield
-    except NatsUnavailable as error:
-        raise LogUnavailable(str(error)) from None
-    except JetStreamError as error:
-        if error.code in jetstream.WRONG_LAST_SEQUENCE:
-            raise SequenceRefused from None
-        if error.code == jetstream.STREAM_NOT_FOUND:
-            raise LogUnavailable("the cluster has no log yet: its first node makes it") from None
-        if error.code in jetstream.NO_ROOM:
-            raise StoreFull(f"the log of the cluster is full: {error}: give JetStream more room") from None
-        raise LogUnavailable(f"the log of the cluster refuses: {error}") from None

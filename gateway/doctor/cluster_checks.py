@@ -17,7 +17,8 @@ from typing import Any
 from gateway.cluster.directory import Directory, NodeState, Primary
 from gateway.cluster.log import LogUnavailable
 from gateway.cluster.nats import jetstream
-from gateway.cluster.nats.connection import NatsConnection, NatsOptions, NatsUnavailable, ServerAddress
+from gateway.cluster.nats.connection import NatsConnection, NatsOptions, ServerAddress
+from gateway.cluster.nats.faults import NatsUnavailable
 from gateway.cluster.nats.jetstream import JetStream, JetStreamError
 from gateway.cluster.stream_log import stream_of
 from gateway.config.errors import StartError

@@ -194,17 +194,14 @@ class Server:
         assert self.lease is not None  # the caller has looked
         assert storage is not None  # a primary has a store
         if self.lease.holds:
-            if storage.is_suspended:
-                self.broker.resume(storage)
+            if self.broker.resume(storage):
                 self._unfinished.set()  # `run` flushes what that put into outboxes
-        elif not storage.is_suspended:
+        elif self.broker.suspend(storage, _NO_LEASE, _NO_LEASE):
             log.warning("stored messages are held back: the lease of the cluster could not be renewed")
-            self.broker.suspend(storage, _NO_LEASE, _NO_LEASE)
 
     async def _watch_lease(self) -> None:
         while True:
             self.look_at_lease()
-            await self.flush()  # what was held back
             await trio.sleep(_LOOK_AT_LEASE)
 
     def connection_opened(self, connection: Connected) -> None:

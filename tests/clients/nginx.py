@@ -111,12 +111,17 @@ def _start(folder: Path, ws_port: int, http_port: int) -> Iterator[int]:
         _wait_for(port, process, errors)
         yield port
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a server, in order if it does so in time."""
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], errors: Path) -> None:

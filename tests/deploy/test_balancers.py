@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from tests.clients.driver import tool
-from tests.clients.nginx import DEPLOY, replaced
+from tests.clients.nginx import DEPLOY, end, replaced
 from tests.deploy.cluster import RunningCluster, is_ready, running_cluster, wait_until
 from tests.gateway_process import HOST, free_ports
 from tests.transports.peers import UPGRADE, Peer, TcpWire, WebSocketWire, dial_stream, response_of
@@ -35,12 +35,7 @@ def running(*command: str) -> Iterator[None]:
         yield
         assert process.poll() is None, "it has ended"
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
 
 
 def haproxy(cluster: RunningCluster, stomp: int, http: int) -> str:

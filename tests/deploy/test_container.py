@@ -142,8 +142,9 @@ class TestCompose:
     FILE = DEPLOY / "compose.yaml"
     SERVICES: ClassVar[dict[str, Any]] = yaml.safe_load(FILE.read_text())["services"]
 
-    def test_no_service_has_rights(self) -> None:
-        for service in self.SERVICES.values():
+    @pytest.mark.parametrize("file", ["compose.yaml", "compose-cluster.yaml"])
+    def test_no_service_has_rights(self, file: str) -> None:
+        for service in yaml.safe_load((DEPLOY / file).read_text())["services"].values():
             assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
             assert service["security_opt"] == ["no-new-privileges:true"]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.directory import NodeState, Primary
-from gateway.cluster.nats.connection import NatsOptions, NatsUnavailable
+from gateway.cluster.nats.connection import NatsOptions
+from gateway.cluster.nats.faults import NatsUnavailable
 from gateway.cluster.servers import Servers
 from gateway.config.settings import Settings
 from gateway.doctor import cluster_checks

@@ -1,4 +1,4 @@
-"""A primary whose lease was not renewed delivers nothing that is stored, until it is."""
+"""A primary whose lease was not renewed delivers nothing that is stored: all that could deliver looks first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 import structlog
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.storage import Storage
@@ -47,6 +48,7 @@ class LeasedHarness(Harness):
 async def harness(nursery: trio.Nursery) -> AsyncIterator[LeasedHarness]:
     made = LeasedHarness(nursery, authenticator=Anonymous())
     yield made
+    made.disk.let_go()
     made.close()
 
 
@@ -93,3 +95,44 @@ async def test_a_lease_is_looked_at_where_nothing_happens(harness: LeasedHarness
     await until(lambda: harness.storage.is_suspended)
     harness.lease.holds = True
     await until(lambda: not harness.storage.is_suspended)
+
+
+async def test_a_commit_that_is_stored_while_the_lease_ends_is_not_delivered(harness: LeasedHarness) -> None:
+    consumer, publisher = harness.connect("tcp"), harness.connect("tcp")
+    for peer in (consumer, publisher):
+        await peer.connect()
+    await consumer.send_frame("SUBSCRIBE", id="s", destination="/queue/a", receipt="subscribed")
+    await consumer.frame("RECEIPT")
+    await publisher.send_frame("BEGIN", transaction="t")
+    await publisher.send_frame("SEND", b"m", destination="/queue/a", persistent="true", transaction="t")
+    harness.disk.hold()
+    await publisher.send_frame("COMMIT", transaction="t", receipt="committed")
+    await until(lambda: harness.disk.busy)
+    harness.lease.holds = False
+    harness.disk.let_go()
+    assert (await publisher.frame("RECEIPT"))["receipt-id"] == "committed"
+    await wait_all_tasks_blocked()
+    assert harness.storage.is_suspended
+    assert not harness.counters.delivered
+    harness.lease.holds = True
+    assert (await consumer.frame("MESSAGE")).body == b"m"
+
+
+class Bell:
+    """A timer that notes if stored messages were held back when it rang."""
+
+    def __init__(self, harness: LeasedHarness) -> None:
+        self.rung: list[bool] = []
+        self._harness = harness
+
+    def tick(self, now: float) -> float:
+        self.rung.append(self._harness.storage.is_suspended)
+        self._harness.lease.holds = False
+        return now if len(self.rung) < 2 else float("inf")
+
+
+async def test_a_timer_that_is_due_after_a_stop(harness: LeasedHarness) -> None:
+    bell = Bell(harness)
+    harness.server.timers.add(bell, trio.current_time())
+    await until(lambda: len(bell.rung) == 2)
+    assert bell.rung == [False, True]

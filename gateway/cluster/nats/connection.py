@@ -18,10 +18,8 @@ from typing import Any, NamedTuple
 
 from . import protocol
 from .credentials import CredentialsError, NatsCredentials
-from .faults import About, NatsRefused, NatsUnavailable, NoResponders, ServerRefuses, refusal_of, unavailable
+from .faults import About, NatsRefused, NoResponders, ServerRefuses, refusal_of, unavailable
 from .protocol import Info, Message, NatsProtocolError, Parser, Ping, Pong, ServerError
-
-__all__ = ["CONNECT_TIMEOUT", "NatsConnection", "NatsOptions", "NatsUnavailable", "ServerAddress"]
 
 CONNECT_TIMEOUT = 2.0
 """Seconds for a connection to one server, with TLS and login."""

@@ -15,7 +15,8 @@ from typing import TypeVar
 import trio
 
 from gateway.cluster.log import LogUnavailable
-from gateway.cluster.nats.connection import NatsConnection, NatsOptions, NatsUnavailable
+from gateway.cluster.nats.connection import NatsConnection, NatsOptions
+from gateway.cluster.nats.faults import NatsUnavailable
 from gateway.cluster.nats.jetstream import JetStream, JetStreamError
 from gateway.cluster.servers import Servers
 from gateway.cluster.stream_log import stream_of
