@@ -11,8 +11,8 @@ never run it.  The lifespan is written here, because Starlette answers a failed 
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -50,6 +50,7 @@ class App:
         self.gateway: Gateway | None = None  # between start and stop
         self.refusal: str | None = None  # why the gateway did not start, as one sentence
         self.crashed = False  # while starting or running
+        self.started = False  # it serves, or has served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call, on the server's loop: trio or asyncio."""
@@ -89,10 +90,9 @@ class App:
         from gateway.config.settings import SettingsError
 
         await receive()  # lifespan.startup
-        started = False
         try:
             async with self._open():
-                started = True
+                self.started = True
                 await send({"type": "lifespan.startup.complete"})
                 systemd.ready(SERVING)
                 await receive()  # lifespan.shutdown
@@ -105,7 +105,7 @@ class App:
         except Exception:
             self.crashed = True
             log.exception("the gateway failed")
-            stage = "shutdown" if started else "startup"
+            stage = "shutdown" if self.started else "startup"
             await send({"type": f"lifespan.{stage}.failed", "message": CRASHED})
         else:
             await send({"type": "lifespan.shutdown.complete"})
@@ -120,20 +120,22 @@ class App:
         if self._bridge is not None:
             log.info(HINT)
         with hypercorn_worker.only_one():
-            opening = self._taking_turns if chosen.cluster else self._serving
+            opening = self._taking_turns if chosen.cluster else self._at_edge if chosen.is_edge else self._serving
             async with opening(chosen, auth.for_settings(chosen)):
                 yield
 
     @asynccontextmanager
     async def _taking_turns(self, chosen: Settings, authenticator: ServerAuthenticator) -> AsyncIterator[None]:
         """Be a node of a cluster for the block: a gateway after the other, as standby or primary."""
-        from gateway.config import errors
+        from gateway.config.errors import start_errors
+        from gateway.runtime.cluster import open_node, turns
 
-        try:
-            from gateway.runtime.cluster import open_node, turns
-        except ImportError as error:
-            raise errors.StartError(errors.not_installed("cluster", error, "cluster")) from None
         in_force = chosen
+        edges: Callable[[Settings, Any], AbstractAsyncContextManager[None]] = _no_edges
+        if chosen.edge_of:
+            from gateway.runtime.node_edges import open_edges, settings_of_node
+
+            in_force, edges = settings_of_node(chosen), open_edges
 
         def keep(settings: Settings) -> None:
             """What a reload changed is in force in the next part of the node, too."""
@@ -148,17 +150,26 @@ class App:
 
         stopping = trio.Event()
         try:
-            async with open_node(chosen) as node, trio.open_nursery() as nursery:
-                await nursery.start(turns, node, serving, stopping)
-                yield
-                stopping.set()  # a cancellation would keep the gateway from its drain
-        except BaseExceptionGroup as group:
-            # A nursery wraps the sentence of a start that is refused.
-            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], errors.StartError):
-                raise group.exceptions[0] from None
-            raise
+            with start_errors():
+                async with open_node(chosen) as node, edges(chosen, node), trio.open_nursery() as nursery:
+                    await nursery.start(turns, node, serving, stopping)
+                    yield
+                    stopping.set()  # a cancellation would keep the gateway from its drain
         finally:
             self._site = None
+
+    @asynccontextmanager
+    async def _at_edge(self, chosen: Settings, authenticator: ServerAuthenticator) -> AsyncIterator[None]:
+        """Be an edge of another gateway for the block."""
+        from gateway.config import settings
+        from gateway.runtime.edges import settings_of_edge
+        from gateway.runtime.remote_edges import part_of_edge
+
+        def read() -> Settings:
+            return settings_of_edge(settings.load())
+
+        async with self._serving(settings_of_edge(chosen), authenticator, edge=part_of_edge(chosen), read=read):
+            yield
 
     @asynccontextmanager
     async def _serving(
@@ -170,7 +181,8 @@ class App:
         from gateway.config import settings
         from gateway.runtime.gateway import open_gateway
 
-        async with open_gateway(chosen, authenticator=authenticator, read=settings.load, **part) as gateway:
+        part.setdefault("read", settings.load)
+        async with open_gateway(chosen, authenticator=authenticator, **part) as gateway:
             gateway.in_force.on_change.append(_configure_logs)
             monitor = Monitor(gateway, chosen)
             self._site = site.build(gateway, chosen, tickets=authenticator.tickets, monitor=monitor)
@@ -198,12 +210,17 @@ class App:
             systemd.ready(SERVING)
 
 
+@asynccontextmanager
+async def _no_edges(chosen: Settings, node: Any) -> AsyncIterator[None]:
+    yield
+
+
 def _configure_logs(settings: Settings) -> None:
     from gateway.config.settings import MEMORY_ONLY, keep_messages
     from gateway.observe import logs
 
     note = "the console is at /console/"
-    if settings.store == "memory":
+    if settings.store == "memory" and not settings.is_edge:
         note += f"; {MEMORY_ONLY}: {keep_messages()}"
     logs.configure(settings.log_format, settings.log_level, note)
 

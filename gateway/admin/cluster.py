@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
     from gateway.cluster.node import Node
 
 # As in `gateway.cluster.node.Role`, which is not imported where there is no cluster.
-STARTING, STANDBY, TAKING_OVER, PRIMARY = ROLES = ("starting", "standby", "taking over", "primary")
+STARTING, STANDBY, TAKING_OVER, PRIMARY, DRAINED = ROLES = ("starting", "standby", "taking over", "primary", "drained")
+
+# As in `gateway.cluster.term`.
+STAGES = ("lease", "log", "recovery", "open")
 
 _NONE = "this gateway is no node of a cluster: the setting cluster names one"
 
@@ -27,13 +29,25 @@ class ClusterNode(ApiModel):
     """A node that is there."""
 
     node: str
-    role: str = Field(description="starting, standby, taking over, or primary")
+    role: str = Field(description="starting, standby, taking over, primary, drained, or was primary")
     address: str = Field(description="of its STOMP listener")
     url: str | None = Field(description="of its pages; null: not known")
     version: str
     sequence: int = Field(description="of the log, up to which it has applied")
     lag: int = Field(description="messages of the log that it has not applied")
+    applied: Seconds = Field(description="when the last record that it has was written; 0: it has none")
+    failure: str | None = Field(description="why it does not follow the log")
+    server: str | None = Field(description="NATS server that it uses")
     connections: int
+
+
+class TakeOverStages(ApiModel):
+    """Seconds of each stage of a take-over."""
+
+    lease: float = Field(description="from the last sign of the old primary until the node had the lease")
+    log: float = Field(description="until it had applied the rest of the log")
+    recovery: float = Field(description="until its broker had all messages")
+    open: float = Field(description="until clients could connect")
 
 
 class PrimaryChange(ApiModel):
@@ -43,6 +57,7 @@ class PrimaryChange(ApiModel):
     node: str
     epoch: int
     reason: str
+    took: TakeOverStages | None = Field(description="null: another node took over, or it is not done")
 
 
 class ClusterSnapshot(ApiModel):
@@ -50,6 +65,24 @@ class ClusterSnapshot(ApiModel):
 
     sequence: int = Field(description="of the log, up to which it has all")
     bytes: int
+    made: Seconds
+
+
+class LogServer(ApiModel):
+    """A NATS server that holds the log."""
+
+    name: str
+    leads: bool
+    leads_lease: bool = Field(description="it leads the bucket of the lease")
+    current: bool = Field(description="it is there, and has all of the log")
+
+
+class LogRoom(ApiModel):
+    """Room for the log, of what has the least of it."""
+
+    what: str = Field(description="the stream of the log, the account of the NATS servers, or one of these")
+    used: int
+    limit: int = Field(description="bytes; from 90% on, new durable messages are refused")
 
 
 class ClusterLog(ApiModel):
@@ -58,6 +91,8 @@ class ClusterLog(ApiModel):
     first: int = Field(description="sequence of the first message that is kept")
     last: int
     bytes: int
+    servers: list[LogServer] = Field(description="empty: not known")
+    room: LogRoom | None = Field(description="the least that is known; null: no limit is known")
     snapshot: ClusterSnapshot | None = Field(description="null: there is none yet")
     snapshot_due: int = Field(description="bytes by which the log grows until the next snapshot")
 
@@ -70,7 +105,8 @@ class ClusterAnswer(ApiModel):
     role: str | None
     primary: str | None = Field(description="null: there is none for now")
     epoch: int | None
-    failure: str | None = Field(description="why the NATS servers do not answer")
+    failure: str | None = Field(description="why the NATS servers do not answer, or this node does not follow the log")
+    known: Seconds | None = Field(description="when the NATS servers last told of nodes and log; null: they answer")
     nodes: list[ClusterNode]
     log: ClusterLog | None
     changes: list[PrimaryChange] = Field(description="since this process began, the last one first")
@@ -127,12 +163,30 @@ class ClusterApi(Api):
         return JSONResponse({"asked": True, "primary": primary.node}, 202)
 
 
+def drain_node(node: Node, *, force: bool) -> str:
+    """Drain a node of a cluster; returns what to do then.  `force`: even if no other node can take over.
+
+    Raises ApiError: none can.
+    """
+    if node.role in (STANDBY, DRAINED):
+        node.drain()
+        return "stop or restart the process: this node takes over no more, and it had no clients"
+    if not (force or node.is_drained):
+        reason = node.unavailable or ("" if node.has_standby else "there is no standby that could take over")
+        if reason:
+            raise ApiError(409, f"{reason}: with force=true, clients wait until another node, or this one, is started")
+    node.drain()
+    return "another node takes over: stop or restart the process when GET /api/v1/cluster says that this one is drained"
+
+
 def state_of(node: Node | None) -> dict[str, Any]:
     """The answer, for a node or for a gateway that is none."""
     if node is None:
         empty = dict.fromkeys(("cluster", "node", "role", "primary", "epoch", "failure", "log"))
-        return {**empty, "nodes": [], "changes": []}
-    primary, bounds, snapshot = node.primary, node.bounds, node.snapshot
+        return {**empty, "known": None, "nodes": [], "changes": []}
+    from gateway.cluster.rows import of_log, of_nodes
+
+    primary, bounds, snapshot = node.primary, node.bounds, node.snapshots.newest
     return {
         "cluster": node.options.cluster,
         "node": node.options.name,
@@ -140,28 +194,11 @@ def state_of(node: Node | None) -> dict[str, Any]:
         "primary": primary.node or None if primary is not None else None,
         "epoch": primary.epoch if primary is not None else None,
         "failure": node.failure or None,
-        "nodes": [
-            {
-                "node": each.node,
-                "role": each.role,
-                "address": each.address,
-                "url": each.url or None,
-                "version": each.version,
-                "sequence": each.sequence,
-                "lag": max(0, bounds.last - each.sequence),
-                "connections": each.load,
-            }
-            for each in node.nodes
-        ],
-        "log": {
-            "first": bounds.first,
-            "last": bounds.last,
-            "bytes": bounds.nbytes,
-            "snapshot": None if snapshot is None else {"sequence": snapshot.sequence, "bytes": snapshot.size},
-            "snapshot_due": node.snapshot_due,
-        },
+        "known": node.known if node.unavailable else None,
+        "nodes": of_nodes(node.nodes, bounds),
+        "log": {**of_log(bounds, snapshot, node.room, node.lease_leader), "snapshot_due": node.snapshots.due},
         "changes": [
-            {"time": each.time, "node": each.node, "epoch": each.epoch, "reason": each.reason}
+            {"time": each.time, "node": each.node, "epoch": each.epoch, "reason": each.reason, "took": each.took}
             for each in reversed(node.changes)
         ],
     }
@@ -170,24 +207,27 @@ def state_of(node: Node | None) -> dict[str, Any]:
 def figures_of(node: Node) -> dict[str, Any]:
     """The arguments of `of_cluster`."""
     found = Counter([each.role for each in node.nodes])
-    first, last, nbytes = node.bounds
+    bounds, room = node.bounds, node.room
     return {
         "role": str(node.role),
         "epoch": 0 if node.primary is None else node.primary.epoch,
         "lag": node.lag,
         "nodes": {role: found[role] for role in ROLES},
-        "log_messages": max(0, last - first + 1),
-        "log_bytes": nbytes,
-        "snapshot_due": node.snapshot_due,
+        "log_messages": max(0, bounds.last - bounds.first + 1),
+        "log_bytes": bounds.nbytes,
+        "room_used": 0 if room is None else room.used,
+        "room_limit": 0 if room is None else room.limit,
+        "snapshot_due": node.snapshots.due,
         "changes": node.changed,
         "is_available": not node.unavailable,
         "lease_age": lease_age(node),
+        "took": {**dict.fromkeys(STAGES, 0.0), **({} if node.took is None else node.took.seconds)},
     }
 
 
 def lease_age(node: Node) -> float:
     """Seconds since this node renewed the lease; 0: it does not have it."""
-    return 0.0 if node.term is None else max(0.0, time.monotonic() - node.term.lease.renewed)
+    return 0.0 if node.term is None else node.term.lease.age
 
 
 def standby_of(gateway: Gateway) -> dict[str, str | None] | None:

@@ -55,6 +55,7 @@ class Error(ApiModel):
 
     error: str = Field(description="one sentence")
     status: Literal["not ready"] | None = Field(None, description="of GET /readyz; elsewhere it is left out")
+    node: str | None = Field(None, description="of GET /readyz in a cluster; elsewhere it is left out")
     methods: list[Literal["token", "passcode"]] | None = Field(
         None, description="of GET /api/v1/me: the ways to log in; elsewhere it is left out"
     )

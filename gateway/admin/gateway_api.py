@@ -21,7 +21,8 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
-from gateway.admin.cluster import figures_of
+from gateway.admin.cluster import drain_node, figures_of
+from gateway.admin.edges import rows_of
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.admin.monitor import folders_of
 from gateway.config import reference
@@ -34,6 +35,7 @@ from gateway.observe.metrics import (
     Disks,
     Metrics,
     of_cluster,
+    of_edges,
     of_health,
     of_overload,
     of_spans,
@@ -74,6 +76,12 @@ class SettingsAnswer(ApiModel):
     rules: list[dict[str, JsonValue]]
 
 
+class DrainQuery(ApiModel):
+    """How the gateway is drained."""
+
+    force: bool = Field(False, description="drain the primary of a cluster, even if no standby can take over")
+
+
 class Draining(ApiModel):
     """The drain has begun."""
 
@@ -102,6 +110,7 @@ class Ready(ApiModel):
     journal: str | None = None
     certificate: str | None = None
     tracing: str | None = None
+    node: str | None = Field(None, description="in a cluster: its name")
 
 
 class Config(ApiModel):
@@ -126,10 +135,12 @@ class GatewayApi(Api):
     @Endpoint("GET", "/readyz", "gateway", Ready, errors=(503,), guarded=False)
     async def ready(self) -> Response:
         """The gateway takes clients; or the reason why it does not."""
-        reason = self._gateway.not_ready()
+        reason, node = self._gateway.not_ready(), self._gateway.node
+        # Behind a balancer, and where two nodes tell one URL, a reader must know which one answers.
+        name = {} if node is None else {"node": node.options.name}
         if reason is None:
-            return JSONResponse({"status": "ready", **self._gateway.complaints()})
-        return JSONResponse({"status": "not ready", "error": reason}, 503)
+            return JSONResponse({"status": "ready", **self._gateway.complaints(), **name})
+        return JSONResponse({"status": "not ready", "error": reason, **name}, 503)
 
     @Endpoint("GET", "/config.json", "gateway", Config, guarded=False)
     async def config(self, request: Request) -> Response:
@@ -166,14 +177,19 @@ class GatewayApi(Api):
             }
         )
 
-    @Endpoint("POST", "/api/v1/drain", "gateway", Draining, accepts=True, action="drain")
-    async def drain(self, audit: AuditEntry) -> Response:
+    @Endpoint("POST", "/api/v1/drain", "gateway", Draining, accepts=True, errors=(409,), action="drain")
+    async def drain(self, query: DrainQuery, audit: AuditEntry) -> Response:
         """End all sessions and take no new ones, as at a shutdown; HTTP goes on, and /readyz says 503. Only a restart
-        ends the drain."""
+        ends the drain. The primary of a cluster hands over, and a drained node takes over no more."""
         sessions = len(self._gateway.broker.sessions)
         audit.facts(sessions=sessions)
-        self._gateway.begin_drain()  # the answer does not wait for the ends of the sessions
-        return JSONResponse({"draining": True, "sessions": sessions, "next": _AFTER_A_DRAIN}, 202)
+        # The answer does not wait for the ends of the sessions.
+        if self._gateway.node is None:
+            self._gateway.begin_drain()
+            then = _AFTER_A_DRAIN
+        else:
+            then = drain_node(self._gateway.node, force=query.force)
+        return JSONResponse({"draining": True, "sessions": sessions, "next": then}, 202)
 
     @Endpoint("GET", "/api/v1/pipeline", "pipeline", Jobs)
     async def jobs(self) -> Response:
@@ -241,6 +257,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         )
         if gateway.tracing is not None:
             yield from of_spans(gateway.tracing)
+        if rows := rows_of(gateway):
+            yield from of_edges(rows)
         if gateway.node is not None:
             yield from of_cluster(**figures_of(gateway.node))
 

@@ -74,7 +74,7 @@ def history_file(settings: Settings) -> Path | None:
     """The file of the history, beside the store or in the journal of this gateway; None: there is neither."""
     if (store := settings.store_file) is not None:
         return store.with_name(f"{store.name}.history")
-    return None if settings.journal is None else settings.journal / settings.journal_id / "history"
+    return None if settings.journal is None else settings.journal / settings.journal_name / "history"
 
 
 def folders_of(settings: Settings) -> dict[str, Path]:

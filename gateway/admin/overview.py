@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
 from gateway.admin.cluster import standby_of
+from gateway.admin.edges import EdgeRow, rows_of
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal, one_of
 from gateway.admin.monitor import Monitor
 from gateway.admin.problems import ProblemRow
@@ -49,7 +50,7 @@ class MessagesNow(ApiModel):
 
 
 class MemoryNow(ApiModel):
-    """Bytes of the process and of messages, and their limits; `pressed`: publishers are blocked."""
+    """Bytes of the process, with its edges, and of messages, and their limits; `pressed`: publishers are blocked."""
 
     process: int
     mark: int | None
@@ -116,6 +117,7 @@ class OverviewNow(ApiModel):
     uptime: float
     ready: bool
     reason: str | None
+    edges: list[EdgeRow] = Field(description="empty: this process has the sockets")
     drain: Literal["draining", "drained"] | None
     standby: StandbyNow | None = Field(description="null: this gateway is no standby")
     complaints: dict[str, str]
@@ -216,6 +218,7 @@ class OverviewApi(Api):
             "uptime": round(max(now - sampler.started_at, 0.0), 3),
             "ready": reason is None,
             "reason": reason,
+            "edges": rows_of(opened),
             "drain": self._drain(),
             "standby": standby_of(opened),
             "complaints": opened.complaints(),
@@ -225,7 +228,7 @@ class OverviewApi(Api):
                 "tcp": transports["tcp"],
                 "websocket": transports["websocket"],
             },
-            "connections": opened.connection_limits.connections,
+            "connections": opened.connection_limits.all_connections,
             "subscriptions": broker.context.subscriptions,
             "destinations": broker.registry.count(),
             "messages": {
@@ -258,6 +261,8 @@ class OverviewApi(Api):
 
     def _drain(self) -> str | None:
         opened = self._gateway
+        if opened.node is not None and opened.node.is_drained:
+            return "drained" if opened.is_standby else "draining"
         if opened.is_standby or not opened.draining:  # a standby refuses its clients in the same way
             return None
         return "drained" if opened.drained else "draining"

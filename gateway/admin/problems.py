@@ -18,7 +18,8 @@ from urllib.parse import quote_plus
 import trio
 from pydantic import Field
 
-from gateway.admin.cluster import PRIMARY, STANDBY, lease_age
+from gateway.admin.cluster import DRAINED, PRIMARY, STANDBY, lease_age
+from gateway.admin.edges import edges_of
 from gateway.admin.endpoint import ApiModel, Seconds
 from gateway.broker.admin.rows import title_of
 from gateway.config.toml_file import config_file
@@ -41,6 +42,8 @@ _CLUSTER = "#/cluster"
 # As in the alerts.
 _LAGS = 5_000  # messages of the log
 _LEASE = 2.0  # seconds
+_FULL = 0.75  # part of the room for the log
+_EDGE_LASTS = 600.0  # seconds that an edge must run to count as well again
 _GROWN = 3  # times what should make a snapshot due
 
 
@@ -48,7 +51,7 @@ class ProblemRow(ApiModel):
     """Something that is wrong at present."""
 
     id: str = Field(description="its kind")
-    target: str = Field(description="the destination, or the node; empty: the whole gateway")
+    target: str = Field(description="the destination, the node, or the edge; empty: the whole gateway")
     severity: Severity
     title: str
     what: str = Field(description="a sentence")
@@ -103,6 +106,14 @@ KINDS: dict[str, ProblemKind] = {
         "Start consumers for the full queues, or end the sessions that do not read.",
         "PublishersHeld",
         f"{_DESTINATIONS}?state=full",
+        hold=5.0,
+    ),
+    "consumers-stalled": ProblemKind(
+        "warning",
+        "Consumers do not settle messages",
+        "Restart the hung workers; a worker that needs longer sends ACK with in-progress:true.",
+        "ConsumersStalled",
+        "#/subscriptions?sort=-stalled",
         hold=5.0,
     ),
     "memory-only": ProblemKind(
@@ -197,6 +208,16 @@ KINDS: dict[str, ProblemKind] = {
     "processor-full": ProblemKind(
         "warning", "The processor is full", "Send fewer and larger messages.", "ProcessorFull", hold=30.0
     ),
+    "edge-away": ProblemKind(
+        "critical",
+        "An edge does not run",
+        "Read in the log why it cannot start; of another machine, also look at its network.",
+        "EdgeDown",
+        hold=5.0,
+    ),
+    "edge-restarted": ProblemKind(
+        "warning", "An edge has ended", "Read in the log why, and look for the system's OOM killer.", "EdgeRestarts"
+    ),
     "certificate-ends": ProblemKind(
         "warning", "The certificate ends", "Renew it, and reload the gateway.", "CertificateEnds", _SETTINGS
     ),
@@ -221,7 +242,7 @@ KINDS: dict[str, ProblemKind] = {
     "standby-lags": ProblemKind(
         "warning",
         "A standby lags",
-        "Look for a slow disk, or other programs on its machine.",
+        "See its log, and look for a slow disk or other programs on its machine.",
         "ClusterStandbyLags",
         _CLUSTER,
         hold=10.0,
@@ -231,6 +252,13 @@ KINDS: dict[str, ProblemKind] = {
         "The lease is not renewed",
         "Look at the NATS servers and the network to them.",
         "ClusterLeaseNotRenewed",
+        _CLUSTER,
+    ),
+    "log-short": ProblemKind(
+        "critical",
+        "The cluster's log is short of room",
+        "Raise max_file of the NATS servers and restart them one by one, or their account's or stream's limit.",
+        "ClusterLogShort",
         _CLUSTER,
     ),
     "log-grows": ProblemKind(
@@ -283,6 +311,7 @@ class Problems:
     def _look(self) -> Found:
         yield from self._of_state()
         yield from self._of_store()
+        yield from self._of_edges()
         yield from self._of_cluster()
         yield from self._of_destinations()
         yield from self._of_clients()
@@ -314,7 +343,9 @@ class Problems:
             if not gateway.is_standby:  # its messages are in the cluster
                 yield "memory-only", "", "all messages end with the process: the setting store is memory"
         else:
-            if storage.failure:
+            # The cluster's own problem says it, and what to do about it.
+            waits = storage.is_suspended or bool(gateway.node and gateway.node.unavailable)
+            if storage.failure and not waits:
                 yield "store-failing", "", f"durable messages are refused: {storage.failure}"
             if committer.damaged:
                 yield "store-damaged", "", f"{committer.damaged:,} messages cannot be read"
@@ -332,25 +363,52 @@ class Problems:
         if gateway.tracing is not None and gateway.tracing.failure:
             yield "spans-failing", "", gateway.tracing.failure
 
+    def _of_edges(self) -> Found:
+        if self._gateway.draining and not self._gateway.is_standby:
+            return
+        now = self._gateway.broker.scheduler.epoch()
+        for edge in edges_of(self._gateway):
+            called, again = f"edge {edge.name}", "was started again"
+            if edge.address:
+                called, again = f"{called} at {edge.address}", "has a link again"
+            why = f", and the last time it ended by {edge.ended}" if edge.ended else ""
+            if not edge.is_ready:
+                yield "edge-away", edge.name, f"{called} serves no clients{why}"
+            elif edge.ended and now - edge.ended_at < _EDGE_LASTS:
+                yield "edge-restarted", edge.name, f"{called} {again}: it ended by {edge.ended}"
+            if self._grown(f"cpu of {edge.name}", edge.load.cpu, 30) > 0.9 * 30:
+                yield "processor-full", edge.name, f"{called} uses a whole core"
+
     def _of_cluster(self) -> Found:
         node = self._gateway.node
         if node is None:
             return
+        age = lease_age(node)
+        if node.full:
+            yield "log-short", "", f"nothing can be written or acknowledged: {node.full}"
+        elif node.room is not None and node.room.part >= _FULL:
+            yield "log-short", "", str(node.room)
         if node.unavailable:
-            yield "cluster-unavailable", "", node.unavailable
+            what = ", so durable messages are refused" if age > _LEASE else ""
+            yield "cluster-unavailable", "", f"{node.unavailable}{what}"
             return  # what it knows of the others is old
-        if (age := lease_age(node)) > _LEASE:
+        if age > _LEASE:
             yield "lease-not-renewed", "", f"it was renewed {age:.0f} s ago, so stored messages are held back"
         roles = [each.role for each in node.nodes]
-        if node.role == STANDBY and PRIMARY not in roles:
-            yield "no-primary", "", f"{node.options.name} is a standby, and no node is primary"
+        if node.role in (STANDBY, DRAINED) and PRIMARY not in roles:
+            role = "a standby" if node.role == STANDBY else "drained"
+            yield "no-primary", "", f"{node.options.name} is {role}, and no node is primary"
+        if node.role == DRAINED:
+            yield "not-ready", "", f"{node.options.name} is drained, and takes over no more"
         if node.role == PRIMARY and STANDBY not in roles:
             yield "no-standby", "", f"no node could take over from {node.options.name}"
-        behind = {each.node: node.bounds.last - each.sequence for each in node.nodes if each.role == STANDBY}
-        for name, lag in behind.items():
-            if lag > _LAGS:
-                yield "standby-lags", name, f"{name} has not applied {lag:,} messages of the log"
-        if node.bounds.nbytes > _GROWN * node.snapshot_due:
+        for each in node.nodes:
+            lag = node.bounds.last - each.sequence
+            if each.failure:
+                yield "standby-lags", each.node, f"{each.node} does not follow the log: {each.failure}"
+            elif each.role == STANDBY and lag > _LAGS:
+                yield "standby-lags", each.node, f"{each.node} has not applied {lag:,} messages of the log"
+        if node.bounds.nbytes > _GROWN * node.snapshots.due:
             yield "log-grows", "", f"it has {node.bounds.nbytes >> 20:,} MiB, and snapshots should have cut it"
 
     def _of_destinations(self) -> Found:
@@ -386,6 +444,12 @@ class Problems:
         for kind, total, seconds, most, what in _GROWTH:
             if (grown := self._grown(kind, totals[total], seconds)) > most:
                 yield kind, "", f"{what}: {grown:,.0f} within {seconds // 60} minutes"
+        if stalled := gateway.broker.context.stalled_consumers:
+            yield (
+                "consumers-stalled",
+                "",
+                f"{stalled:,} consumers get nothing more, for a message was not settled in time",
+            )
 
     def _of_speed(self) -> Found:
         last = self._sampler.last_ones(10)

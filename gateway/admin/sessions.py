@@ -92,6 +92,7 @@ class SessionRow(ApiModel):
     version: Literal["1.0", "1.1", "1.2"]
     transport: str = Field(description="tcp or websocket; internal: the server's own functions")
     peer: str
+    edge: str | None = Field(description="the edge that has its connection; null: the gateway's own process")
     connected_at: Seconds
     subscriptions: int
     unacknowledged: int = Field(description="not settled by it")
@@ -123,6 +124,7 @@ class SubscriptionRow(ApiModel):
     )
     stored: int | None = Field(description="those of that queue that outlive the process, unacknowledged ones too")
     delivered: int | None = Field(description="null: not counted for a topic")
+    stalled: bool = Field(description="it gets nothing, for it did not settle a message within `ack_timeout`")
     durable: str | None = Field(description="its name; null: it ends with its session")
     browser: bool
 
@@ -175,12 +177,13 @@ class SessionsApi(Api):
         return JSONResponse({**row, "subscription_list": each_row(rows.of_subscription)(first)})
 
     def _rows(self, sessions: Iterable[Session]) -> list[Row]:
-        """The broker's rows, and why each session is blocked as a publisher; None: it is not."""
+        """The broker's rows, and what the gateway knows: the edge, and why the session is blocked as a publisher."""
         holds = self._gateway.blocked_publishers.by_session()
         found = []
         for session in sessions:
             hold = holds.get(session.id)
-            found.append({**rows.of_session(session), "held": None if hold is None else hold.row()})
+            of_gateway = {"edge": self._gateway.edge_of(session), "held": None if hold is None else hold.row()}
+            found.append(rows.of_session(session) | of_gateway)
         return found
 
     @Endpoint(

@@ -1,10 +1,12 @@
 """Starlette application: the routes of the table of endpoints, the static files, and the headers of every answer.
 
 Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
-`no-cache`, so that browsers ask for a page again after an upgrade.  The content security policy lets pages run only our
-own scripts and connect to any WebSocket: its port is not the page's.
+`no-cache`, so that browsers ask for a page again after an upgrade.  `/client.js` is the page helper, whose folder
+`client/` is a package of npm.  The content security policy lets pages run only our own scripts and connect to any
+WebSocket: its port is not the page's.
 """
 
+import os
 from pathlib import Path
 
 import trio
@@ -21,6 +23,7 @@ import gateway
 from gateway.admin.access import AccessControl
 from gateway.admin.cluster import ClusterApi
 from gateway.admin.destinations import DestinationsApi
+from gateway.admin.edges import EdgesApi
 from gateway.admin.endpoint import ApiError, Endpoint, error_response
 from gateway.admin.gateway_api import GatewayApi
 from gateway.admin.login import LoginApi, TicketApi
@@ -62,7 +65,7 @@ def build(
     routes: list[BaseRoute] = [*routes_of(table, access)]
     folder = static or static_folder()
     if folder is not None:
-        routes.append(Mount("/", StaticFiles(directory=folder, html=True)))
+        routes.append(Mount("/", _Pages(directory=folder, html=True)))
     handlers = {ApiError: api_error, HTTPException: _http_error, ClientDisconnect: _disconnected, Exception: _failed}
     # Around Starlette, not among its middleware: the answer to an error of ours does not pass through that.
     return _Headers(Starlette(routes=routes, exception_handlers=handlers))
@@ -87,6 +90,7 @@ def endpoints(
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),
         *ClusterApi(open_gateway).endpoints(),
+        *EdgesApi(open_gateway).endpoints(),
         *LoginApi(settings, access).endpoints(),
         *TicketApi(open_gateway, settings, tickets, access).endpoints(),
     ]
@@ -98,6 +102,11 @@ def static_folder() -> Path | None:
     """The folder of the static files; None: they are not installed."""
     package = Path(gateway.__file__).parent
     return next((folder for folder in (package / "static", package.parent / "static") if folder.is_dir()), None)
+
+
+class _Pages(StaticFiles):
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path("client/index.js" if path == "client.js" else path)
 
 
 class _Headers:

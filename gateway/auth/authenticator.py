@@ -56,7 +56,7 @@ class RateLimited:
         self.tickets = inner.tickets
         self.reload = inner.reload
         self._inner = inner
-        self._failed = failed
+        self.failed = failed
         self._delay = delay
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
@@ -73,7 +73,7 @@ class RateLimited:
                 # A client may write any login beside a token, so only the login beside a passcode is remembered.
                 login = login_of(credentials)
                 if login and login == identity.user and identity.method not in _NOT_GUESSED:
-                    self._failed.succeed(credentials.address, login)
+                    self.failed.succeed(credentials.address, login)
                 return identity
             refusal = LoginRefused(
                 "the credentials have expired; log in with new ones",
@@ -83,6 +83,6 @@ class RateLimited:
                 user=identity.user,
             )
         if refusal.is_guess:
-            self._failed.count(credentials.address, login_of(credentials))
+            self.failed.count(credentials.address, login_of(credentials))
         await trio.sleep(self._delay)
         raise refusal

@@ -103,7 +103,7 @@ class Chain:
 
     def _by_text(self, text: str, address: str) -> Answer | None:
         if text.startswith(PREFIX):
-            return _redeemed(self.tickets, text)
+            return self._by_ticket(text)
         if self.tokens is None or not looks_like_token(text):
             return None
         return self.tokens.identify(text, address)
@@ -120,6 +120,12 @@ class Chain:
             why="wrong passcode" if is_user else "unknown user" if login else "a passcode without a login",
             user=login if is_user else "",
         )
+
+    async def _by_ticket(self, ticket: str) -> Identity:
+        identity = await self.tickets.identify(ticket)
+        if identity.review is None and identity.hashed and self.users is not None:
+            return replace(identity, review=self.users.review)  # it comes from another process
+        return identity
 
     async def _by_custom(self, custom: CustomAuthenticator, credentials: Credentials) -> Identity:
         try:
@@ -140,7 +146,7 @@ class Chain:
         if self.users is not None and basic is not None:
             answer = self._by_passcode(self.users, replace(credentials, login=basic[0], passcode=basic[1]))
         if answer is None and upgrade.ticket:
-            answer = _redeemed(self.tickets, upgrade.ticket)
+            answer = self._by_ticket(upgrade.ticket)
         if answer is None and self.cookies is not None and upgrade.origin and self.cookies.is_shown(upgrade.cookie):
             answer = self.cookies.identify(upgrade.cookie)
         return answer
@@ -153,10 +159,6 @@ class Chain:
             "a client certificate": self.certificates,
         }
         return [kind for kind, authenticator in known.items() if authenticator is not None]
-
-
-async def _redeemed(tickets: Tickets, ticket: str) -> Identity:
-    return tickets.redeem(ticket)
 
 
 def _as_of_now(identity: Identity) -> Identity:

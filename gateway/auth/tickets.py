@@ -1,11 +1,13 @@
 """Tickets: one-time credentials that a page gets for its login, and shows in the upgrade of its WebSocket.
 
 A page can put nothing of its own into an upgrade but the URL, and logs hold URLs.  So a ticket is good once, for some
-seconds, and stands for a user that has logged in.  The process that issues tickets keeps them in memory.
+seconds, and stands for a user that has logged in.  The process that issues tickets keeps them in memory; an edge asks
+it.
 """
 
 import secrets
 from collections import Counter, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import trio
@@ -22,10 +24,15 @@ class TooManyTickets(Exception):
 
 
 class Tickets:
-    """The unused tickets: `most` at once, each good for `lifetime` seconds."""
+    """The unused tickets: `most` at once, each good for `lifetime` seconds.
+
+    Attributes:
+        ask: redeems a ticket in the process that issues them; None: it is this one.
+    """
 
     def __init__(self, lifetime: float = 30.0, most: int = 10_000) -> None:
         self.lifetime = lifetime
+        self.ask: Callable[[str], Awaitable[Identity]] | None = None
         self._most = most
         self._most_of_user = max(most // _SHARE, 1)
         self._waiting: dict[str, Identity] = {}
@@ -50,6 +57,10 @@ class Tickets:
         self._of_user[identity.user] += 1
         self._ends.append((trio.current_time() + self.lifetime, ticket))
         return ticket
+
+    async def identify(self, ticket: str) -> Identity:
+        """As `redeem`, in the process that has the ticket."""
+        return self.redeem(ticket) if self.ask is None else await self.ask(ticket)
 
     def redeem(self, ticket: str) -> Identity:
         """The user of a ticket, which is used up; raises LoginRefused, which does not tell why."""

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,9 +72,9 @@ class UsersFile:
         return None if found is None else self._identity(login, found)
 
     def _identity(self, login: str, user: StoredUser) -> Identity:
-        return Identity(login, user.groups, review=partial(self.review, user.hashed))
+        return Identity(login, user.groups, review=self.review, hashed=user.hashed)
 
-    def review(self, hashed: str, identity: Identity) -> Identity:
+    def review(self, identity: Identity) -> Identity:
         """The identity by the file as it is now; raises SessionEnded where user or hash have gone."""
         user = self.file.value.get(identity.user)
         if user is None:
@@ -83,7 +82,7 @@ class UsersFile:
                 "user removed",
                 f"users_file of this server no longer has the user {identity.user[:80]!r}; ask its operator",
             )
-        if user.hashed != hashed:
+        if user.hashed != identity.hashed:
             raise SessionEnded(
                 "passcode changed", f"the passcode of {identity.user[:80]!r} has been changed; log in with the new one"
             )

@@ -1,4 +1,4 @@
-"""Command line: `serve`, `check-config`, `passwd` and `store`; other commands have modules of their own.
+"""Command line: `serve`, `edge`, `check-config`, `passwd` and `store`; other commands have modules of their own.
 
 Each command imports only the modules that it needs: `gateway passwd` loads no event loop, and `gateway --help` none of
 the commands: their lines stand here.  An error is one sentence on
@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import gc
 import importlib
+import os
 import shlex
 import signal
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import click
 
@@ -34,6 +35,7 @@ _LINES = {
     "check-config": "Check the settings, and print those in force.",
     "cluster": "Show a cluster, hand over, or give it a store.",
     "doctor": "Find what is wrong with a gateway or its proxy.",
+    "edge": "Serve clients of a gateway on another machine.",
     "passwd": "Add, change, list or remove users.",
     "pipeline": "Make tables and reports of the archive, and replay it.",
     "relay": "Move messages from one STOMP server to another.",
@@ -125,11 +127,66 @@ def serve() -> None:
 
     Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
     """
+    _serve(_load)
+
+
+_OF_EDGE = {
+    "edge_of": ("--of", "the edge_listen of its primary"),
+    "edge_certificate": ("--certificate", "the file of this machine's certificate"),
+    "edge_key": ("--key", "the file of its key"),
+    "edge_ca": ("--ca", "the file of the authority that signs both ends"),
+}
+"""Settings that an edge must have, with their options."""
+
+
+@main.command(cls=_OfSettings)
+@click.option("--of", "edge_of", multiple=True, metavar="ADDRESS", help="Setting edge_of: the primary; repeatable.")
+@click.option("--config", metavar="FILE", help="The file of all settings, instead of gateway.toml.")
+@click.option("--certificate", "edge_certificate", metavar="FILE", help="Setting edge_certificate.")
+@click.option("--key", "edge_key", metavar="FILE", help="Setting edge_key.")
+@click.option("--ca", "edge_ca", metavar="FILE", help="Setting edge_ca.")
+def edge(config: str | None, **given: str | Sequence[str] | None) -> None:
+    """Run an edge: as `gateway serve`, but its clients are those of a gateway on another machine.
+
+    An option counts more than the variable and the file.
+
+    Exit status: as of `gateway serve`.
+    """
+    # As variables, for all that reads settings now and at a reload.
+    variables = {f"GATEWAY_{name.upper()}": value for name, value in {"config": config, **given}.items() if value}
+    os.environ.update({name: each if isinstance(each, str) else ",".join(each) for name, each in variables.items()})
+    _serve(_load_edge)
+
+
+def _load_edge() -> Settings:
+    from gateway.config import toml_file
+    from gateway.config.errors import Sources
+
+    with _one_sentence(toml_file.SettingsError):
+        sources = Sources(toml_file.read())
+    missing = {name: said for name, said in _OF_EDGE.items() if sources.of(name) == "default"}
+    if missing:
+        wanted = ", ".join([f"{name} ({meaning})" for name, (_, meaning) in missing.items()])
+        options = ", ".join([option for option, _ in missing.values()])
+        raise click.ClickException(
+            f"an edge needs {wanted}: write it into {toml_file.config_file()}, or give {options}; docs/edges.md tells "
+            "how to make the files"
+        )
+    settings = _load()
+    if settings.cluster:
+        raise click.ClickException("cluster is set, and a node of a cluster has edges of its own: run `gateway serve`")
+    if not settings.edge_of:
+        raise click.ClickException(f"{sources.place('edge_of')} is empty: write the address of the primary")
+    return settings
+
+
+def _serve(load: Callable[[], Settings]) -> NoReturn:
+    """Run the gateway, and end with its status."""
     # A SIGHUP before the gateway catches it must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.disable()  # until the gateway runs: see `App`
     try:
-        settings = _load()
+        settings = load()
         from gateway.cli.serve import run
         from gateway.config.errors import StartError
 
@@ -202,6 +259,10 @@ def _check_files(settings: Settings) -> None:
         click.echo(f"Warning: {warning}", err=True)
     with _one_sentence(StartError):
         certificates = read_certificates(settings)
+        if settings.edge_certificate is not None:
+            from gateway.runtime.remote_edges import context
+
+            context(settings, of_primary=not settings.is_edge)
     if certificates is not None:
         hosts = ", ".join(certificates.hosts) or "no host"
         click.echo(f"The certificate is for {hosts}, and good until {certificates.end_date}.", err=True)

@@ -9,6 +9,7 @@ connections.  Here the drain begins with the signal, and HTTP is served meanwhil
 """
 
 import logging
+import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterable
@@ -66,9 +67,13 @@ async def _serve(app: App, settings: Settings) -> None:
         for listener in listening.listeners:
             await listener.aclose()
         log.info("listening", http=" ".join(listening.addresses))
-        trigger = partial(_drained, app, signals)
+        asked = trio.Event()
+        trigger = partial(_drained, app, asked)
         config = _config(settings, descriptors)
-        await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_listen_to, signals, app, asked, nursery.cancel_scope)
+            await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
+            nursery.cancel_scope.cancel()
 
 
 def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
@@ -77,13 +82,22 @@ def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
     config.include_server_header = False
     config.accesslog = None
     config.errorlog = logging.getLogger("gateway.http")  # in our format, see gateway/observe/logs.py
+    config.startup_timeout = math.inf  # many messages take their time, and so may the servers of a cluster
     config.shutdown_timeout = settings.drain_timeout + SHUTDOWN_MARGIN
     return config
 
 
-async def _drained(app: App, signals: AsyncIterator[int]) -> None:
+async def _listen_to(signals: AsyncIterator[int], app: App, asked: trio.Event, starting: trio.CancelScope) -> None:
+    """Begin the end at a signal; a start ends at once, whatever it waits for."""
     number = await anext(signals)
     log.info("draining", signal=signal.Signals(number).name)
     systemd.stopping()
+    asked.set()
+    if not app.started:
+        starting.cancel()
+
+
+async def _drained(app: App, asked: trio.Event) -> None:
+    await asked.wait()
     if app.gateway is not None:
         await app.gateway.drain()

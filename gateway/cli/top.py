@@ -15,6 +15,7 @@ import select
 import sys
 import termios
 import tty
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,9 @@ _TIMEOUT = 5.0
 Answer = dict[str, Any]
 HEAD = 12  # most lines beside the rows of the table, without problems
 MOST_PROBLEMS = 5  # lines
+MOST_EDGES = 8  # lines
+# Looks over which the processor and the link of an edge are told: the gateway hears of them once a second.
+_LOOKS = 6
 _GAP = 1  # columns of the screen between two of the table
 # Seconds of the thin line of a destination, one character for so many of its values, and its heights.
 _BARS, _VALUES_A_BAR = "▁▂▃▄▅▆▇█", 3
@@ -160,8 +164,11 @@ SESSIONS = BoardTable(
 )
 
 
-def head(overview: Answer) -> RenderableType:
-    """The figures of the whole gateway: seven lines, and one for each problem."""
+def head(overview: Answer, before: Answer | None = None) -> RenderableType:
+    """The figures of the whole gateway: seven lines, and one for each edge and each problem.
+
+    `before`: an overview of some seconds ago; without it, figures of edges are since their start.
+    """
     names = [*_RATES.values(), *_LOSSES, "cpu", "lag_ms"]
     last = overview["samples"][-1] if overview["samples"] else dict.fromkeys(names, 0)
     losses = overview["losses"]
@@ -206,6 +213,7 @@ def head(overview: Answer) -> RenderableType:
             ("dead letters", number(losses["dead_lettered"])),
             ("expired", number(losses["expired"])),
         ],
+        *edges(overview, before or {}),
     ):
         figures.add_row(*[Text.assemble((f"{name} ", "dim"), value) for name, value in row])
     first = (f"stomp-gateway {overview['version']}", "bold"), f"  up {duration(overview['uptime'])}  ", state
@@ -219,6 +227,31 @@ _RATES = {"in": "published", "out": "delivered", "acks": "acknowledged", "errors
 
 _LOSSES = ("dropped", "dead_lettered", "expired")
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def edges(overview: Answer, before: Answer) -> Iterator[list[tuple[str, str]]]:
+    """A row of figures for each of the first edges."""
+    rows = overview.get("edges", [])  # a gateway of a release before has none
+    known = {row["edge"]: row for row in before.get("edges", [])}
+    for row in rows[:MOST_EDGES]:
+        name = visible(row["edge"])
+        if not row["ready"]:
+            yield [("edge", name), ("serves no clients", ""), ("", ""), ("", "")]
+            continue
+        past, seconds = known.get(row["edge"]), overview["at"] - before.get("at", 0)
+        if past is None or past["since"] != row["since"]:
+            past, seconds = dict.fromkeys(row, 0), overview["at"] - row["since"]
+        cpu, received, sent = (
+            (row[key] - past[key]) / max(seconds, 0.001) for key in ("cpu_seconds", "link_received", "link_sent")
+        )
+        yield [
+            ("edge", name),
+            ("cpu", f"{100 * cpu:.0f} %"),
+            ("sessions", number(row["sessions"])),
+            ("link", f"{nbytes(received + sent)}/s"),
+        ]
+    if len(rows) > MOST_EDGES:
+        yield [(f"and {len(rows) - MOST_EDGES} more edges", ""), ("", ""), ("", ""), ("", "")]
 
 
 def problems(found: list[Answer]) -> list[Text]:
@@ -343,6 +376,7 @@ class Screen:
     view: View = field(default_factory=View)
     fault: str = ""
     _overview: Answer = field(default_factory=dict)
+    _looks: deque[Answer] = field(default_factory=lambda: deque(maxlen=_LOOKS))
     _list: Answer = field(default_factory=dict)
 
     def ask(self, rows: int) -> None:
@@ -352,13 +386,15 @@ class Screen:
         fresh["samples"] = fresh["samples"] or self._overview.get("samples", [])
         listing = self.view.listing
         more = {"series": "true"} if listing is DESTINATIONS else {}
-        rows = min(max(_FEWEST, rows - min(len(fresh["problems"]), MOST_PROBLEMS + 1)), _MOST)
+        lines = min(len(fresh["problems"]), MOST_PROBLEMS + 1) + min(len(fresh.get("edges", ())), MOST_EDGES + 1)
+        rows = min(max(_FEWEST, rows - lines), _MOST)
         self._list = self.source.get(listing.name, limit=rows, sort=self.view.sort, **more)
         self._overview = fresh
+        self._looks.append(fresh)
 
     def show(self, width: int, footer: str = "") -> RenderableType:
         listing = self.view.listing
-        parts = [head(self._overview), Text(self.fault, "bold red")]
+        parts = [head(self._overview, self._looks[0] if len(self._looks) > 1 else None), Text(self.fault, "bold red")]
         if listing.name in self._list:
             parts.append(table(listing, self._list[listing.name], self._list["total"], self.view.sort, width))
         return Group(*parts, Text(footer, "dim"))
@@ -383,7 +419,9 @@ class Screen:
 )
 @click.option("--once", is_flag=True, help="Print it once, and end; the default without a terminal.")
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
-    """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.
+    """Show rates, latencies and memory of a gateway, its edges, and its busiest destinations or sessions.
+
+    Processor and link of an edge are those of the last seconds; printed, those since its start.
 
     Exit status: 0; 1 when the gateway does not answer at the start, or refuses.
     """

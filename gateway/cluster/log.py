@@ -17,11 +17,25 @@ from gateway.broker.core.ports import StoreError
 
 from .records import LONGEST_PART, Record, parts_of
 
+ELECTION = 15.0
+"""Seconds for which commits wait: the servers may be choosing a leader, which takes them up to ten."""
+
 
 class LogUnavailable(StoreError):
     """The servers of the log do not answer, or have no majority.  What was asked may have happened all the same."""
 
-    public = "the log of the cluster has no majority"
+    patience = ELECTION
+    public = "the log of the cluster has no leader for now, or no majority of its servers"
+
+
+class LogFull(LogUnavailable):
+    """The servers have no room for the log."""
+
+    public = "the log of the cluster is full"
+
+
+class NoLog(LogUnavailable):
+    """The servers answer that there is no log."""
 
 
 class SequenceRefused(Exception):
@@ -41,12 +55,24 @@ class Message(NamedTuple):
     data: bytes
 
 
+class LogServer(NamedTuple):
+    """A server that holds the log.  `is_current`: it is there, and has all of the log, as far as its leader knows."""
+
+    name: str
+    leads: bool
+    is_current: bool
+
+
 class Bounds(NamedTuple):
-    """What the log has."""
+    """What the log has.  `servers`: that hold it, the leader first; empty: not known.  `limit`: most bytes that it may
+    have; 0: none of its own.
+    """
 
     first: int  # sequence of the first message that is not purged; `last` + 1 if there is none
     last: int  # of the last message that ever was there; 0: there was none
     nbytes: int
+    servers: tuple[LogServer, ...] = ()
+    limit: int = 0
 
 
 class Log(Protocol):
@@ -55,10 +81,13 @@ class Log(Protocol):
     All raise LogUnavailable: there was no answer.
     """
 
+    def approach(self) -> None:
+        """Take the shortest way for appends: this node is about to make many."""
+
     def append(self, data: bytes, expected: int) -> int:
         """Append a message behind the one with the sequence `expected`; returns its own sequence.
 
-        It is on the disks of a majority then.  Raises SequenceRefused: another message is the last.
+        It is on the disks of a majority then.  Raises SequenceRefused: another message is the last; LogFull.
         """
 
     def read(self, first: int) -> Sequence[Message]:

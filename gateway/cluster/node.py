@@ -10,48 +10,54 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 import trio
 
 from gateway.broker.core.ports import StoreError
 
-from .directory import Directory, LeaseLost, NodeState, Primary
+from .directory import LEASE, Directory, LeaseLost, NodeState, NoDirectory, Primary, present
 from .follower import Follower, LogGap
-from .lease import Lease
+from .lease import clock
 from .log import Bounds, Log, LogUnavailable
+from .presence import TELL_EVERY, Presence
+from .records import FORM
 from .replica import Replica
-from .snapshots import Snapshot, Snapshots
-from .store import ReplicatedStore
+from .room import ENOUGH, SHORT, Room, tightest
+from .snapshot_keeper import SnapshotKeeper
+from .snapshots import Snapshots
+from .term import TakeOver, Term
 
 log = structlog.get_logger("gateway.cluster")
 
 T = TypeVar("T")
 
 # Parts that may fail.
-_LOG, _DIRECTORY, _COPY = "log", "directory", "copy"
+_LOG, _DIRECTORY, _COPY, _NAME = "log", "directory", "copy", "name"
 
 LOOK_EVERY = 0.25
 """Seconds between two looks of a standby at the log and at the lease."""
 
-TELL_EVERY = 1.0
-"""Seconds between two words of a node about itself."""
-
 AFTER_FAILURE = 5.0
 """Seconds after which a standby that could not apply the log tries again."""
 
-SNAPSHOT_LOOK = 30.0
-"""Seconds between two looks at how much the log has grown since the last snapshot."""
-
 YIELD = 3.0
 """Seconds for which other nodes leave the lease to the one that a handover names."""
+
+
+ROOM_EVERY = 10.0
+"""Seconds between two looks at the room that the NATS servers have."""
+
+RETURN = 1.0
+"""Seconds for which a standby leaves the lease to the last primary when the servers answer again: that one could not
+renew it either, and its sessions go on if it does now."""
 
 
 class Role(StrEnum):
@@ -61,6 +67,8 @@ class Role(StrEnum):
     STANDBY = "standby"
     TAKING_OVER = "taking over"
     PRIMARY = "primary"
+    DRAINED = "drained"
+    """As a standby, but it takes over no more: an operator is about to stop it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,8 @@ class NodeOptions:
 
     `cluster`: its name.  `name`: of the node, unique in it.  `address`: where clients reach it, for people to read.
     `url`: of its pages, for the consoles of other nodes; empty: not known.  `file`: of the replica.  `snapshot_after`:
-    bytes of the log after which a standby makes a snapshot, or twice the size of the file, if that is more.
+    bytes of the log after which a standby makes a snapshot, or twice the size of the file, if that is more.  `form`:
+    the newest one of records that it reads.  `replicas`: of what is to be made again.
     """
 
     cluster: str
@@ -77,21 +86,10 @@ class NodeOptions:
     address: str
     version: str
     file: Path
-    snapshot_after: int = 256 * 1024 * 1024
+    snapshot_after: int
     url: str = ""
-
-
-@dataclass
-class Term:
-    """The time of a node as primary.
-
-    `ended`: set when it is over; `reason` says why, empty: it goes in order.
-    """
-
-    store: ReplicatedStore
-    lease: Lease
-    ended: trio.Event
-    reason: str = ""
+    form: int = FORM
+    replicas: int = 3
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,20 @@ class Change:
     node: str
     epoch: int
     reason: str
+    took: Mapping[str, float] | None = None  # stage -> seconds; None: another node took over, or has not done yet
+
+
+class EdgesOfNode(Protocol):
+    """Edges that last as long as the node does."""
+
+    all: list[Any]
+
+    @property
+    def are_up(self) -> bool:
+        """True if one of them has a link to the primary."""
+
+    def reload(self, settings: Any) -> None:
+        """Settings were read again."""
 
 
 class Node:
@@ -112,16 +124,21 @@ class Node:
         nodes: all that are there.
         changes: of the primary, the last ones.
         changed: how many changes there were.
+        took: the last take-over of this node; None: there was none.
         load: the number of connections.
+        is_drained: an operator has drained it, so it is primary no more; only a restart ends that.
         bounds: of the log, by the last look.
-        snapshot: the newest one, by the last look; None: there is none.
+        known: when primary, nodes and bounds were last told, in seconds since 1970; 0: never.
+        lease_leader: server of NATS that leads the bucket of the lease; empty: not known.
+        snapshots: of the log, as this node makes and fetches them.
 
     Args:
         log: for the thread of the store alone.
         directory: for the thread that looks at the lease.
         lease_directory: for the thread that renews it.
         snapshots: for the thread that makes and reads them.
-        status: the log, for the thread that looks at the lease.
+        status: the log, for the thread that looks at the lease; a primary asks it.
+        rooms: what has a limit of storage, and tells it; for any thread.
     """
 
     def __init__(
@@ -132,42 +149,74 @@ class Node:
         lease_directory: Directory,
         snapshots: Snapshots,
         status: Log,
+        rooms: Callable[[], Sequence[Room]] = tuple,
     ) -> None:
         self.options = options
         self.role = Role.STARTING
         self.primary: Primary | None = None
+        self.edges: EdgesOfNode | None = None  # processes that have the sockets; None: its gateway has them
         self.nodes: list[NodeState] = []
         self.changes: deque[Change] = deque(maxlen=20)
         self.changed = 0
+        self.took: TakeOver | None = None
+        self.is_drained = False
         self._failures: dict[str, str] = {}  # part of the servers, or of this node -> why it does not work
         self.follower: Follower | None = None
         self.term: Term | None = None
         self.load: Callable[[], int] = lambda: 0
         self.bounds = Bounds(1, 0, 0)
-        self.snapshot: Snapshot | None = None
+        self.lease_leader = ""
+        self.known = 0.0
+        self._ask_leader_at = 0.0  # trio's clock
+        self._rooms = rooms
+        self._room: Room | None = None  # of servers and account, by the last look
+        self._is_short = False
         self._handover = ""
         self._log = log
         self._directory = directory
         self._lease_directory = lease_directory
-        self._snapshots = snapshots
         self._status = status
-        self._snapshot_thread = trio.CapacityLimiter(1)
         self._store_thread = trio.CapacityLimiter(1)
         self._look_thread = trio.CapacityLimiter(1)
+        self._presence = Presence(directory, self._look_thread, options.name, self._state)
         self._revision = 0
+        self._gone_since = 0.0  # `clock`, since which there is no directory; 0: there is one
+        self._seen = 0.0  # monotonic time of the last sign of a primary; 0: there was none
         self._yield_until = 0.0  # trio's clock
+        self._return_until = 0.0  # trio's clock, until which the last primary may come back
         self._broken_until = 0.0  # trio's clock, until which it does not try to apply the log
         self._free_since = 0.0  # trio's clock, since which a handover names another node
+        self.snapshots = SnapshotKeeper(
+            options.file, options.snapshot_after, options.replicas, snapshots, log, self._store_thread
+        )
 
-    async def open(self) -> None:
-        """Open the file of the replica; a new one begins with the newest snapshot.  Raises StoreError."""
+    async def open(self) -> int:
+        """Open the file of the replica; returns how many messages of the log it has.
+
+        Raises StoreError: it cannot be opened.
+        """
         replica = await self._in_store(partial(Replica.open, self.options.file))
-        self.follower = Follower(self._log, replica)
-        if not replica.sequence:
-            await self._install_snapshot()
+        self.follower = self._follower_of(replica)
+        return replica.sequence
+
+    async def join(self) -> None:
+        """Look at the log; a new file begins with the newest snapshot.
+
+        Raises StoreError: the snapshot cannot be opened, or the log has records of a newer gateway; NameTaken.
+        """
+        try:
+            await self._presence.claim()
+            if not self._follower.replica.sequence:
+                await self._install_snapshot()
+            await self._in_store(self._follower.check_form)
+        except LogUnavailable as error:
+            self._fail(_LOG, error)
 
     async def close(self) -> None:
         """Close the file; the node must not be primary any more."""
+        if _DIRECTORY not in self._failures:
+            with suppress(LogUnavailable):
+                await self._presence.leave()
         if self.follower is not None:
             await self._in_store(self.follower.replica.close)
             self.follower = None
@@ -176,65 +225,114 @@ class Node:
 
     async def follow(self) -> Term:
         """Be a standby until this node is primary."""
-        self.role = Role.STANDBY
+        self._stand_by()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._make_snapshots)
+            nursery.start_soon(self.snapshots.make_when_due, self._sound_copy)
+            nursery.start_soon(self._watch_room)
             while True:
-                await self._catch_up()
+                # The others are not to take this node for lost while it makes a copy of a large file.
+                if not self.snapshots.is_copying:
+                    await self._catch_up()
                 await self._look()
                 if self._may_try() and (term := await self._try()) is not None:
                     nursery.cancel_scope.cancel()
                     return term
                 await trio.sleep(LOOK_EVERY)
 
+    def _sound_copy(self) -> Replica | None:
+        """The copy, if it is known to be of this log; None: a snapshot of it could be of another."""
+        return self._follower.replica if self._follower.is_shown else None
+
     async def _catch_up(self) -> None:
         """Apply what the log has by now."""
-        follower = self._follower
         if trio.current_time() < self._broken_until:
             return
         try:
-            await self._in_store(follower.look)
-            told = trio.current_time()
-            while follower.lag and await self._in_store(follower.step):
-                # It may take long, and the others are not to take this node for lost.
-                if trio.current_time() - told >= TELL_EVERY:
-                    await self._look()
-                    told = trio.current_time()
+            await self._apply()
         except LogUnavailable as error:
             self._fail(_LOG, error)
-        except LogGap as error:
-            if not self.failure:
-                log.warning("this node is behind the log, and begins again with a snapshot", reason=str(error))
-            if not await self._install_snapshot():
-                self._fail(_COPY, error)
         except StoreError as error:
             # A record of a newer gateway, or a full disk: trying again at once is no use.
+            self._works(_LOG)  # it has answered, whatever it did not do before
             self._fail(_COPY, error)
             self._broken_until = trio.current_time() + AFTER_FAILURE
         else:
             self._works(_LOG)
             self._works(_COPY)
 
+    async def _apply(self) -> None:
+        follower = self._follower
+        try:
+            await self._in_store(follower.look)
+            self.bounds = follower.bounds
+            told = trio.current_time()
+            while follower.lag and await self._in_store(follower.step):
+                # It may take long, and the others are not to take this node for lost.
+                if trio.current_time() - told >= TELL_EVERY:
+                    await self._look()
+                    told = trio.current_time()
+        except LogGap as gap:
+            if not self.failure:
+                log.warning("this node is behind the log, and begins again with a snapshot", reason=str(gap))
+            try:
+                if not await self._install_snapshot():
+                    raise
+            except LogUnavailable as error:
+                raise StoreError(f"{gap}; {error}") from None
+
+    async def _install_snapshot(self) -> bool:
+        """Begin again with the newest snapshot; False: there is none that is newer.  Raises StoreError."""
+        replica = await self.snapshots.fetch(self._follower.replica)
+        if replica is not None:
+            self.follower = self._follower_of(replica)
+        return replica is not None
+
     async def _look(self) -> None:
         """Look at the lease, and tell of this node."""
         try:
-            self._revision, found = await self._in_look(self._directory.primary)
-            await self._in_look(partial(self._directory.tell, self._state()))
-            self.nodes = await self._in_look(self._directory.nodes)
-            self.bounds = await self._in_look(self._status.bounds)
+            revision, found = await self._in_look(self._directory.primary)
+            if revision not in (0, self._revision):
+                self._seen = time.monotonic()
+            self._revision = revision
+            await self._presence.tell()
+            nodes = await self._in_look(self._directory.nodes)
+            if trio.current_time() >= self._ask_leader_at:
+                self.lease_leader = await self._in_look(self._directory.leader)
+                self._ask_leader_at = trio.current_time() + ROOM_EVERY
+            self.known = time.time()
         except LogUnavailable as error:
             self._fail(_DIRECTORY, error)
+            if isinstance(error, NoDirectory):
+                await self._make_directory()
             return
+        self._gone_since = 0.0
+        if _DIRECTORY in self._failures:
+            self._return_until = trio.current_time() + RETURN
         self._works(_DIRECTORY)
+        if self._presence.is_taken:  # this node was silent for long, and the other one came
+            self._fail(_NAME, self._presence.taken)
+        else:
+            self._works(_NAME)
         if found is not None and found.node and found != self.primary:
             self._note(found)
         self.primary = found
+        self.nodes = present(nodes, found)
+
+    async def _make_directory(self) -> None:
+        """Make the lost directory again, when the last lease has ended: no primary of before delivers any more."""
+        self._gone_since = self._gone_since or clock()
+        if clock() - self._gone_since > LEASE:
+            with suppress(LogUnavailable):
+                await self._in_look(partial(self._directory.make_again, self.options.replicas))
+                log.warning("the directory of the cluster was gone: it is made again")
 
     def _may_try(self) -> bool:
         """True if the lease is free, and this node has what the log has."""
         found = self.primary
-        if self.failure or self._follower.lag or (found is not None and found.node):
+        if self.is_drained or self.failure or self._follower.lag or (found is not None and found.node):
             self._free_since = 0.0
+            return False
+        if trio.current_time() < self._return_until:
             return False
         # After its own term this node lets the others be first, unless there are none.
         if trio.current_time() < self._yield_until and len(self.nodes) > 1:
@@ -247,160 +345,124 @@ class Node:
 
     async def _try(self) -> Term | None:
         """Try for the lease, and become primary with it."""
-        options, follower = self.options, self._follower
-        epoch = follower.replica.epoch + 1
-        reason = "the lease of the last one ended" if self.primary is None else "a handover"
-        if epoch == 1:
-            reason = "it is the first primary"
-        value = Primary(options.name, options.address, epoch, since=time.time(), reason=reason)
-        before = time.monotonic()
+        value, before, began = self._candidacy(), clock(), self._seen or time.monotonic()
         try:
-            revision = await self._in_look(partial(self._directory.take, value, self._revision))
+            revision = await self._in_look(partial(self._directory.win, value, self._revision))
         except (LeaseLost, LogUnavailable):
             return None
         self.role = Role.TAKING_OVER
-        ended = trio.Event()
-        token = trio.lowlevel.current_trio_token()
-        term: list[Term] = []
-
-        def end(why: str) -> None:
-            """From any thread: this node is not primary any more."""
-
-            def on_loop() -> None:
-                if term and not ended.is_set():
-                    term[0].reason = why
-                ended.set()
-
-            token.run_sync_soon(on_loop)
-
-        lease = Lease(self._lease_directory, value, revision, before, lambda: end("the lease was lost"))
-        lease.start()
-        take = partial(
-            follower.take_over,
-            options.name,
-            options.address,
-            options.version,
-            lambda: end("another node writes to the log"),
-        )
+        self.snapshots.give_way()
+        took, read = TakeOver(began), self._follower.read
+        took.reached("lease")
+        term = Term(self._lease_directory, value, revision, before)
+        term.lease.start()
         try:
-            store = await self._in_store(take)
+            # The newest form that all nodes read: during an upgrade, the old ones follow, and may take over.
+            form = min([self.options.form, *[each.form for each in self.nodes]])
+            await self._in_store(partial(term.take_over, self._follower, self.options.version, form))
         except StoreError as error:
             log.warning("this node cannot become primary", reason=str(error))
-            await trio.to_thread.run_sync(lease.hand_over)
-            self.role = Role.STANDBY
+            await trio.to_thread.run_sync(term.lease.hand_over)
+            self._stand_by()
             self._yield_until = trio.current_time() + YIELD
             return None
         except BaseException:  # cancelled
-            lease.stop()
+            term.lease.stop()
             raise
-        term.append(Term(store, lease, ended))
-        self.primary = value
-        self.role = Role.PRIMARY
-        self.term = term[0]
+        took.messages = self._follower.read - read - 1  # but its own
+        took.reached("log")
+        self.role, self.primary, self.term, self.took = Role.PRIMARY, value, term, took
+        term.store.log_shortage = lambda: self.shortage
         self._note(value)
-        return term[0]
+        if self.is_drained:  # meanwhile
+            term.end()
+        return term
 
-    # snapshots
-
-    async def _install_snapshot(self) -> bool:
-        """Replace the file by the newest snapshot; False: there is none that is newer, or it cannot be had."""
-        file, replica = self.options.file, self._follower.replica
-        try:
-            found = (await self._in_snapshots(self._snapshots.all))[:1]
-            # At the very beginning, the store of a single gateway may be there as the snapshot of sequence 0.
-            if not found or (replica.sequence and found[0].sequence <= replica.sequence):
-                return False
-            new = file.with_name(f"{file.name}.new")
-            new.unlink(missing_ok=True)
-            await self._in_snapshots(partial(self._snapshots.get, found[0], new))
-        except (LogUnavailable, OSError) as error:
-            self._fail(_COPY, error)
-            return False
-        replica = await self._in_store(partial(replica.replace, new))
-        self.follower = Follower(self._log, replica)
-        log.info("a snapshot is installed", sequence=found[0].sequence, bytes=found[0].size)
-        return True
-
-    async def _make_snapshots(self) -> None:
-        """Make a snapshot, whenever the log has grown by so much."""
-        while True:
-            try:
-                await self._make_snapshot()
-            except (LogUnavailable, StoreError, OSError) as error:
-                log.warning("no snapshot could be made", reason=str(error))
-            await trio.sleep(SNAPSHOT_LOOK)
-
-    async def _make_snapshot(self) -> None:
-        replica, snapshots = self._follower.replica, self._snapshots
-        newest = await self._look_at_snapshots()
-        grown = replica.position - (newest.position if newest is not None else 0)
-        if grown < self.snapshot_due:
-            return
-        copy = self.options.file.with_name(f"{self.options.file.name}.snapshot")
-        copy.unlink(missing_ok=True)
-        sequence, position = await self._in_store(partial(replica.snapshot, copy))
-        made = self.snapshot = await self._in_snapshots(partial(snapshots.put, copy, sequence, position))
-        copy.unlink()
-        oldest = await self._in_snapshots(snapshots.forget_old)
-        if oldest is not None:
-            await self._in_store(partial(self._log.purge, oldest.sequence + 1))
-        log.info("a snapshot was made", sequence=made.sequence, bytes=made.size)
-
-    async def _look_at_snapshots(self) -> Snapshot | None:
-        """The newest snapshot.  Raises LogUnavailable."""
-        self.snapshot = next(iter(await self._in_snapshots(self._snapshots.all)), None)
-        return self.snapshot
-
-    async def _watch_snapshots(self) -> None:
-        """Know of the snapshots that the standbys make, to tell of them."""
-        while True:
-            with suppress(LogUnavailable):
-                await self._look_at_snapshots()
-            await trio.sleep(SNAPSHOT_LOOK)
-
-    @property
-    def snapshot_due(self) -> int:
-        """Bytes by which the log grows until a standby makes the next snapshot."""
-        try:
-            size = self.options.file.stat().st_size
-        except OSError:  # a snapshot takes its place
-            size = 0
-        return max(self.options.snapshot_after, 2 * size)
+    def _candidacy(self) -> Primary:
+        epoch = self._follower.replica.epoch + 1
+        if epoch == 1:
+            reason = "it is the first primary"
+        else:
+            reason = "the lease of the last one ended" if self.primary is None else "a handover"
+        return Primary(self.options.name, self.options.address, epoch, since=time.time(), reason=reason)
 
     # primary
+
+    def opened(self, term: Term) -> None:
+        """The gateway on the store of a term takes clients."""
+        took, value = self.took, term.lease.value
+        assert took is not None  # the term began with it
+        took.reached("open")
+        for place, change in enumerate(self.changes):
+            if change.epoch == value.epoch:
+                self.changes[place] = replace(change, took=took.seconds)
+        stages = took.seconds
+        log.info(
+            "this node has taken over",
+            epoch=value.epoch,
+            reason=value.reason,
+            seconds=took.total,
+            lease=stages["lease"],
+            log=stages["log"],
+            recovery=stages["recovery"],
+            open=stages["open"],
+            messages=took.messages,
+        )
 
     async def decide(self, term: Term) -> None:
         """Be primary until the term has ended: tell of this node, and show the lease that the loop runs."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._show_life, term)
-            nursery.start_soon(self._watch_snapshots)
+            nursery.start_soon(self._watch_directory, term)
+            nursery.start_soon(self.snapshots.watch)
+            nursery.start_soon(self._watch_room)
             await term.ended.wait()
             nursery.cancel_scope.cancel()
 
     async def _show_life(self, term: Term) -> None:
-        seen = -1  # revision of the last wish for a handover: those of an earlier term are not for this one
+        """The loop runs, however long the servers take for an answer."""
         while True:
             term.lease.beat()
+            await trio.sleep(TELL_EVERY)
+
+    async def _watch_directory(self, term: Term) -> None:
+        while True:
             await self._look()
+            await self._look_at_log()
             with suppress(LogUnavailable):
                 wish = await self._in_look(self._directory.wish)
-                if seen < 0:
-                    seen = 0 if wish is None else wish[0]
-                elif wish is not None and wish[0] != seen:
+                # One that is older than the term was not for this node.
+                if wish is not None and wish[0] > term.lease.won:
                     self.hand_over(wish[1])
             await trio.sleep(TELL_EVERY)
+
+    async def _look_at_log(self) -> None:
+        """Know how long it is, and who has it; the thread of the store is busy with appends."""
+        try:
+            self.bounds = await self._in_look(self._status.bounds)
+        except LogUnavailable as error:
+            self._fail(_LOG, error)
+        else:
+            self._works(_LOG)
 
     def hand_over(self, to: str = "") -> None:
         """End the term in order; another node takes over.  `to`: its name; empty: any."""
         if self.term is not None and to != self.options.name:
             self._handover = to
-            self.term.ended.set()
+            self.term.end()
+
+    def why_ended(self, term: Term) -> str:
+        """Why this node is primary no more."""
+        if term.reason:
+            return term.reason
+        if not term.ended.is_set():
+            return "the node stops"
+        return f"a handover to {self._handover}" if self._handover else "a handover"
 
     def give_up(self, reason: str) -> None:
         """End the term at once: this node cannot write, and another one may."""
-        if self.term is not None and not self.term.ended.is_set():
-            self.term.reason = reason
-            self.term.ended.set()
+        if self.term is not None:
+            self.term.lose(reason)
 
     @property
     def has_standby(self) -> bool:
@@ -416,13 +478,63 @@ class Node:
         give_up = term.lease.drop if term.reason else partial(term.lease.hand_over, self._handover)
         await trio.to_thread.run_sync(give_up)
         if term.reason:
-            log.warning("this node is not primary any more", reason=term.reason)
-        self.term, self._handover, self.role = None, "", Role.STANDBY
+            log.warning("this node is not primary any more", epoch=term.lease.value.epoch, reason=term.reason)
+        else:
+            log.info("this node gave up the lease", epoch=term.lease.value.epoch, to=self._handover or "any standby")
+        self.term, self._handover = None, ""
+        self._stand_by()
+        if self.is_drained:
+            log.info("drained", next="stop or restart the process: this node takes over no more")
         # From the last commit that is applied here: of a commit under way, the log may have a part, or all.
-        self.follower = Follower(self._log, self._follower.replica)
+        self.follower = self._follower_of(self._follower.replica)
         self._yield_until = trio.current_time() + YIELD
 
     # both
+
+    def have_edges(self, edges: EdgesOfNode) -> None:
+        """Processes have the sockets of this node, from now on."""
+        self.edges = edges
+
+    def drain(self) -> None:
+        """Be primary no more until the process ends; a primary hands over in order."""
+        if self.is_drained:
+            return
+        self.is_drained = True
+        log.info("draining", signal="an operator's word")
+        if self.role is Role.STANDBY:
+            self._stand_by()
+        self.hand_over()
+
+    def _stand_by(self) -> None:
+        self.role = Role.DRAINED if self.is_drained else Role.STANDBY
+
+    async def _watch_room(self) -> None:
+        while True:
+            found = tightest(await self._in_room(self._rooms))
+            if found is not None:  # servers that are full do not answer
+                self._room = found
+                self.snapshots.free = found.limit - found.used
+            self.snapshots.is_short = bool(self.shortage)
+            await trio.sleep(ROOM_EVERY)
+
+    @property
+    def room(self) -> Room | None:
+        """The least room that is known for the log; None: no limit is known."""
+        bounds = self.bounds
+        of_stream = [Room("the stream of the log", bounds.nbytes, bounds.limit)] if bounds.limit else []
+        return tightest([*of_stream, *([self._room] if self._room is not None else [])])
+
+    @property
+    def shortage(self) -> str:
+        """Why the log should get no new messages; empty: it has room."""
+        room = self.room
+        self._is_short = room is not None and room.part >= (ENOUGH if self._is_short else SHORT)
+        return f"the log of the cluster is short of room: {room}" if self._is_short else ""
+
+    @property
+    def full(self) -> str:
+        """Why the log takes nothing from this primary any more; empty: it does."""
+        return "" if self.term is None else self.term.store.full
 
     @property
     def lag(self) -> int:
@@ -431,6 +543,9 @@ class Node:
             return 0
         return max(0, max(self.follower.end, self.bounds.last) - self.follower.replica.sequence)
 
+    def _follower_of(self, replica: Replica) -> Follower:
+        return Follower(self._log, replica, newest=self.options.form)
+
     @property
     def _follower(self) -> Follower:
         assert self.follower is not None  # `open` comes first
@@ -438,9 +553,17 @@ class Node:
 
     def _state(self) -> NodeState:
         options = self.options
-        sequence = self._follower.replica.sequence
         return NodeState(
-            options.name, options.address, str(self.role), options.version, sequence, self.load(), options.url
+            options.name,
+            options.address,
+            str(self.role),
+            options.version,
+            self._follower.replica.sequence,
+            self.load(),
+            options.url,
+            options.form,
+            "" if self.role is Role.PRIMARY else self.failure,  # it does not follow the log: it writes it
+            self._follower.replica.time / 1e6,
         )
 
     def where(self) -> str:
@@ -450,6 +573,9 @@ class Node:
         return f"the primary is {self.primary.node} at {self.primary.address}: connect there, or again"
 
     def _note(self, primary: Primary) -> None:
+        """Tell of a new primary; one that has its lease again after a while is none."""
+        if self.changes and self.changes[-1].epoch == primary.epoch:
+            return
         self.changes.append(Change(primary.since, primary.node, primary.epoch, primary.reason))
         self.changed += 1
         log.info("the primary is", node=primary.node, epoch=primary.epoch, reason=primary.reason)
@@ -476,9 +602,8 @@ class Node:
     async def _in_store(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._store_thread)
 
-    async def _in_snapshots(self, function: Callable[[], T]) -> T:
-        # It may take long: a node that becomes primary does not wait for it.
-        return await trio.to_thread.run_sync(function, limiter=self._snapshot_thread, abandon_on_cancel=True)
+    async def _in_room(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
     async def _in_look(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._look_thread)

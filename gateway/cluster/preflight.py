@@ -21,6 +21,7 @@ from typing import Any
 from .nats.connection import NatsConnection
 from .nats.faults import About, NatsRefused, NatsUnavailable
 from .nats.jetstream import JetStream, JetStreamError
+from .room import SERVERS
 
 OLDEST = (2, 11)
 """Version of a server: the first with a time to live for messages."""
@@ -28,7 +29,6 @@ OLDEST = (2, 11)
 LEAST_PAYLOAD = 1_000_000
 """Bytes of a message that a server must take (`max_payload`): a part of a record, and its headers."""
 
-_SERVERS = "$SYS.REQ.SERVER.PING.VARZ"
 _GATHERED = 0.5
 """Seconds in which servers that tell of themselves answer."""
 
@@ -69,7 +69,7 @@ def check(jets: JetStream) -> bool:
 def _told(connection: NatsConnection) -> Iterable[tuple[str, bool]]:
     """The servers that tell of themselves: name, and whether each write is synchronized."""
     try:
-        for answer in connection.request_many(_SERVERS, timeout=_GATHERED):
+        for answer in connection.request_many(SERVERS, timeout=_GATHERED):
             values = json.loads(answer.payload)
             config = values["data"].get("jetstream", {}).get("config")
             if config:

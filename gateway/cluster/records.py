@@ -5,7 +5,7 @@ a row where it is too long for one.  A part:
 
     bytes   content                      (numbers are unsigned, big-endian)
     0-2     b"GWR"
-    3       version of this form, 1
+    3       form of the record, 1
     4       kind of the record: 1 batch, 2 epoch, 3 end
     5       0
     6-7     number of the part, from 0
@@ -25,6 +25,8 @@ a row where it is too long for one.  A part:
 
 Transient rows are no part of a record: they end with the process.  A record counts when all its parts are there, one
 behind the other; the rest of one whose writer was lost is passed over.
+
+A gateway reads all forms up to `FORM`.  A primary writes the newest one that all nodes read when it takes over.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ import msgpack
 
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 
-VERSION = 1
+FORM = 1
+"""The newest form that this gateway reads and writes."""
 
 LONGEST_PART = 900_000
 """Bytes of payload in a part: below the 1 MiB that a NATS server takes by default."""
@@ -67,6 +70,15 @@ class RecordError(Exception):
     """A message of the log is no record that this gateway can read; `str()` is one sentence."""
 
 
+class NewerForm(RecordError):
+    """A newer gateway wrote it."""
+
+    def __init__(self, form: int, newest: int) -> None:
+        super().__init__(
+            f"a newer gateway wrote records of form {form}, and this one reads up to form {newest}; upgrade this node"
+        )
+
+
 class Part(NamedTuple):
     """A record, or a piece of one."""
 
@@ -77,11 +89,17 @@ class Part(NamedTuple):
     number: int
     time: int  # microseconds since 1970, by the clock of the writer
     payload: bytes
+    form: int
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
         """What no two parts of a log have in common."""
         return self.kind, self.epoch, self.number, self.part
+
+    @property
+    def mark(self) -> str:
+        """As that of its record."""
+        return _mark(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +111,16 @@ class Record:
     number: int
     time: int
     payload: bytes
+    form: int = FORM
+
+    @property
+    def mark(self) -> str:
+        """What no record of another log has in common with it, at the same sequence."""
+        return _mark(self)
+
+
+def _mark(named: Part | Record) -> str:
+    return f"{named.kind:d} {named.epoch} {named.number} {named.time}"
 
 
 def parts_of(record: Record, longest: int = LONGEST_PART) -> list[bytes]:
@@ -106,7 +134,7 @@ def parts_of(record: Record, longest: int = LONGEST_PART) -> list[bytes]:
         raise RecordError(f"a commit of {len(payload):,} bytes is too long for the log: send less in a transaction")
     made = []
     for part, piece in enumerate(pieces):
-        head = _HEAD.pack(_MAGIC, VERSION, record.kind, part, len(pieces), record.epoch, record.number, record.time)
+        head = _HEAD.pack(_MAGIC, record.form, record.kind, part, len(pieces), record.epoch, record.number, record.time)
         made.append(b"".join((head, _CHECK.pack(zlib.crc32(piece, zlib.crc32(head))), piece)))
     return made
 
@@ -117,26 +145,22 @@ def length_of(record: Record, longest: int = LONGEST_PART) -> int:
     return size + _START * max(1, -(-size // longest))
 
 
-def parse(data: bytes) -> Part:
-    """Read a message of the log.
+def parse(data: bytes, newest: int = FORM) -> Part:
+    """Read a message of the log.  `newest`: form that is read.
 
-    Raises RecordError: it is not a record, is damaged, or was written by a newer gateway.
+    Raises RecordError: it is not a record, or is damaged; NewerForm.
     """
     if len(data) < _START or data[:3] != _MAGIC:
         raise RecordError("it is not a record of the gateway")
-    version = data[3]
-    if version > VERSION:
-        raise RecordError(
-            f"a newer gateway wrote it: records have version {version}, and this gateway reads {VERSION}; "
-            "upgrade this node"
-        )
+    if data[3] > newest:
+        raise NewerForm(data[3], newest)
     head, payload = data[: _HEAD.size], data[_START:]
     if _CHECK.unpack_from(data, _HEAD.size) != (zlib.crc32(payload, zlib.crc32(head)),):
         raise RecordError("its checksum is wrong")
-    _, _, kind, part, parts, epoch, number, time = _HEAD.unpack(head)
+    _, form, kind, part, parts, epoch, number, time = _HEAD.unpack(head)
     if kind not in _KINDS or part >= parts:
         raise RecordError(f"there is no record of kind {kind} with part {part} of {parts}")
-    return Part(Kind(kind), part, parts, epoch, number, time, payload)
+    return Part(Kind(kind), part, parts, epoch, number, time, payload, form)
 
 
 class Assembler:
@@ -162,7 +186,7 @@ class Assembler:
             return None
         payload = part.payload if part.parts == 1 else b"".join([each.payload for each in begun])
         begun.clear()
-        return Record(part.kind, part.epoch, part.number, part.time, payload)
+        return Record(part.kind, part.epoch, part.number, part.time, payload, part.form)
 
 
 def pack_batch(batch: Batch) -> bytes:

@@ -22,7 +22,7 @@ from gateway.stores import IS_COPY, Recovered, SQLiteStore, StoreDamaged
 from gateway.stores.errors import told
 from gateway.stores.sqlite import Statement
 
-from .records import Kind, Record, length_of, unpack_batch, unpack_map
+from .records import Kind, Record, RecordError, length_of, unpack_batch, unpack_map
 
 log = structlog.get_logger("gateway.cluster")
 
@@ -35,11 +35,14 @@ CREATE TABLE IF NOT EXISTS replica (
     epoch INTEGER NOT NULL,
     time INTEGER NOT NULL,
     ended INTEGER NOT NULL,
-    boot TEXT NOT NULL
+    boot TEXT NOT NULL,
+    mark TEXT NOT NULL DEFAULT ''
 )
 """
-_NEW = "INSERT INTO replica SELECT 0, 0, 0, 0, 0, '' WHERE NOT EXISTS (SELECT 1 FROM replica)"
-_STATE = "SELECT sequence, position, epoch, time, ended, boot FROM replica"
+_NEW = "INSERT INTO replica SELECT 0, 0, 0, 0, 0, '', '' WHERE NOT EXISTS (SELECT 1 FROM replica)"
+_HAS_MARK = "SELECT 1 FROM pragma_table_info('replica') WHERE name = 'mark'"
+_ADD_MARK = "ALTER TABLE replica ADD COLUMN mark TEXT NOT NULL DEFAULT ''"
+_STATE = "SELECT sequence, position, epoch, time, ended, boot, mark FROM replica"
 
 
 class Ended(IntEnum):
@@ -57,9 +60,9 @@ class Ended(IntEnum):
 class Replica:
     """The content of the log up to one of its sequences.  Its calls block: they come from one thread at a time.
 
-    `sequence`: of the last record that is applied; 0: none.  `position`: bytes of the log's messages up to there, all
-    that ever were.  `epoch`: of the last primary.  `time`: the highest clock of a writer, in microseconds
-    since 1970.  `ended`: whether the last primary stopped in order.
+    `sequence`: of the last record that is applied; 0: none.  `mark`: of that record; empty: not known.  `position`:
+    bytes of the log's messages up to there, all that ever were.  `epoch`: of the last primary.  `time`: the highest
+    clock of a writer, in microseconds since 1970.  `ended`: whether the last primary stopped in order.
     """
 
     def __init__(self, store: SQLiteStore, boot: str) -> None:
@@ -70,10 +73,13 @@ class Replica:
                 f"{store.path} is the store of a single gateway: name a new file, and give the cluster its messages "
                 f"with `gateway cluster bootstrap --from sqlite:{store.path}`"
             )
-        store.change((_TABLE, ()), (_NEW, ()))
+        store.change((_TABLE, ()))
+        if not store.query(_HAS_MARK):
+            store.change((_ADD_MARK, ()))
+        store.change((_NEW, ()))
         [state] = store.query(_STATE)
         self.sequence, self.position, self.epoch, self.time = map(int, state[:4])
-        self.ended, left_by = Ended(state[4]), str(state[5])
+        self.ended, left_by, self.mark = Ended(state[4]), str(state[5]), str(state[6])
         if left_by not in ("", boot):
             store.close(clean=False)
             raise StoreDamaged(store.path, "the machine was restarted while it was open")
@@ -99,11 +105,22 @@ class Replica:
         """The name of the cluster's store in message ids."""
         return self.store.token
 
+    @property
+    def another_log(self) -> str:
+        """The end of a sentence: what to do where the log is not the one of this copy."""
+        return (
+            f"it is another log; stop this node and move {self.store.path} away, but keep it: `gateway store export` "
+            "reads it"
+        )
+
     def apply(self, record: Record, sequence: int) -> None:
         """Apply the next record.  `sequence`: of its last part.
 
-        Raises StoreError: it could not be written; RecordError: it cannot be read.
+        Raises StoreError: it could not be written; RecordError: it cannot be read, or is of another log.
         """
+        if record.epoch < self.epoch + (record.kind is Kind.EPOCH):  # they only rise
+            sentence = f"it is of epoch {record.epoch}, and this node's copy has epoch {self.epoch}"
+            raise RecordError(f"{sentence}: {self.another_log}")
         if record.kind is Kind.EPOCH:
             token = unpack_map(record.payload)["token"]
             self._write(Batch(record.number), record, sequence, [("UPDATE store SET token = ?", (token,))])
@@ -132,11 +149,10 @@ class Replica:
             ended = Ended.BEFORE_EPOCH
         time = max(self.time, record.time)
         position = self.position + length_of(record)
-        state = (sequence, position, record.epoch, time, ended)
-        mark = "UPDATE replica SET sequence = ?, position = ?, epoch = ?, time = ?, ended = ?"
-        self.store.write(batch, (mark, state), *also)
-        self.sequence, self.position, self.epoch, self.time = sequence, position, record.epoch, time
-        self.ended = ended
+        state = (sequence, position, record.epoch, time, ended, record.mark)
+        place = "UPDATE replica SET sequence = ?, position = ?, epoch = ?, time = ?, ended = ?, mark = ?"
+        self.store.write(batch, (place, state), *also)
+        self.sequence, self.position, self.epoch, self.time, self.ended, self.mark = state
 
     def load(self) -> Recovered:
         """All that is applied, for a broker.  Raises StoreError: it cannot be read."""
@@ -153,8 +169,15 @@ class Replica:
         return self.sequence, self.position
 
     def replace(self, new: Path) -> Replica:
-        """Close this file, and open a snapshot in its place.  Raises StoreError: it cannot be opened."""
+        """Close this file, and open a snapshot in its place.
+
+        Raises StoreError: this gateway cannot open it, or it is not of this log, and the old file stays.
+        """
         path = self.store.path
+        store = _opened(new)
+        store.close(clean=False)
+        if self.sequence and store.token != self.token:
+            raise StoreError(f"the snapshot is not of the log that this node's copy has: {self.another_log}")
         self.store.close(clean=False)
         remove(path)
         new.rename(path)
@@ -198,6 +221,22 @@ def copy_store(path: Path, new: Path) -> int:
         copy.execute("UPDATE replica SET ended = ?", (int(clean),))
         (count,) = copy.execute("SELECT count(*) FROM rows WHERE NOT transient").fetchone()
     return int(count)
+
+
+def place(path: Path, sequence: int, mark: str) -> None:
+    """Let a replica that is not open begin behind a message of the log.  Raises StoreError: it cannot be written."""
+    with told(path), closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE replica SET sequence = ?, mark = ?", (sequence, mark))
+
+
+def applied_of(path: Path) -> int:
+    """How many messages of the log a node's copy has; 0: none, it is no copy, or the node runs."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copy:
+            (sequence,) = copy.execute("SELECT sequence FROM replica").fetchone()
+    except (sqlite3.Error, TypeError):
+        return 0
+    return int(sequence)
 
 
 def boot_id() -> str:

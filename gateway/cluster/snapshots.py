@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .log import LogUnavailable
-from .nats.jetstream import JetStream
+from .nats.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
 from .refusals import told
 
 KEPT = 2
+
+UPLOAD = 600.0
+"""Seconds since its last chunk after which the upload of a snapshot counts as lost."""
 
 _CHUNK = 512 * 1024
 _AT_ONCE = 16
@@ -33,6 +36,7 @@ class Snapshot(NamedTuple):
     """A snapshot.
 
     `position`: bytes of the log up to `sequence`, all that ever were there.  `size`: bytes of the file.
+    `made`: when, in seconds since 1970.
     """
 
     sequence: int
@@ -41,6 +45,7 @@ class Snapshot(NamedTuple):
     chunks: int
     nuid: str  # names its chunks
     digest: str
+    made: float
 
 
 class Snapshots:
@@ -69,10 +74,22 @@ class Snapshots:
             }
         )
 
+    def make_again(self, replicas: int) -> bool:
+        """The same, for a node that runs; True: it was gone."""
+        with _told():
+            try:
+                self._jets.call(f"STREAM.INFO.{self._stream}")
+            except JetStreamError as error:
+                if error.code != STREAM_NOT_FOUND:
+                    raise
+                self.make(replicas)
+                return True
+        return False
+
     def all(self) -> list[Snapshot]:
         """The snapshots, the newest first."""
         with _told():
-            metas = list(self._jets.read(self._stream, 1, _NAMES, 1_000_000, subject=self._meta(">")))
+            metas = self._jets.read(self._stream, 1, _NAMES, 1_000_000, subject=self._meta(">"))
         found = [_read(each.payload) for each in metas]
         return sorted([each for each in found if each is not None], reverse=True)
 
@@ -84,7 +101,10 @@ class Snapshots:
                 digest.update(chunk)
                 self._jets.append(self._chunks(nuid), chunk, {})
                 chunks += 1
-            made = Snapshot(sequence, position, path.stat().st_size, chunks, nuid, _text(digest.digest()))
+            if self._subjects(self._chunks(nuid)).get(self._chunks(nuid)) != chunks:
+                raise LogUnavailable(f"the snapshot of {sequence} was removed while it was made: it took too long")
+            now = datetime.now(UTC).timestamp()
+            made = Snapshot(sequence, position, path.stat().st_size, chunks, nuid, _text(digest.digest()), now)
             self._write(made)
         return made
 
@@ -94,7 +114,7 @@ class Snapshots:
         with _told(), path.open("xb") as file:
             while chunks < snapshot.chunks:
                 subject = self._chunks(snapshot.nuid)
-                found = list(self._jets.read(self._stream, first, _AT_ONCE, _AT_ONCE * _CHUNK, subject=subject))
+                found = self._jets.read(self._stream, first, _AT_ONCE, _AT_ONCE * _CHUNK, subject=subject)
                 if not found:
                     raise LogUnavailable(
                         f"the snapshot of {snapshot.sequence} is not complete: a newer one replaces it"
@@ -107,14 +127,33 @@ class Snapshots:
         if _text(digest.digest()) != snapshot.digest:
             raise LogUnavailable(f"the snapshot of {snapshot.sequence} is damaged: its checksum is wrong")
 
-    def forget_old(self) -> Snapshot | None:
-        """Remove all but the newest; returns the oldest that is kept, if so many are there that the log may be cut."""
+    def forget_old(self, kept: int = KEPT) -> Snapshot | None:
+        """Remove all but the newest ones; returns the oldest that is kept, if so many are there."""
         found = self.all()
         with _told():
-            for each in found[KEPT:]:
+            for each in found[kept:]:
                 self._jets.call(f"STREAM.PURGE.{self._stream}", {"filter": self._meta(_name(each.sequence))})
-                self._jets.call(f"STREAM.PURGE.{self._stream}", {"filter": self._chunks(each.nuid)})
-        return found[KEPT - 1] if len(found) >= KEPT else None
+                self._remove_chunks(self._chunks(each.nuid))
+            # A server that lags may have shown too few.
+            if self._subjects(self._meta(">")).keys() == {self._meta(_name(each.sequence)) for each in found[:kept]}:
+                self._forget_lost({self._chunks(each.nuid) for each in found})
+        return found[kept - 1] if len(found) >= kept else None
+
+    def _forget_lost(self, known: set[str]) -> None:
+        """Remove the chunks of uploads that ended with their node."""
+        for subject in self._subjects(self._chunks("*")).keys() - known:
+            last = self._jets.call(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})["message"]
+            age = datetime.now(UTC) - datetime.fromisoformat(last["time"])
+            if age.total_seconds() > UPLOAD:
+                self._remove_chunks(subject)
+
+    def _subjects(self, name: str) -> dict[str, int]:
+        """The subjects that there are, with their messages, as the leader has them.  `name`: may have wildcards."""
+        found = self._jets.call(f"STREAM.INFO.{self._stream}", {"subjects_filter": name})
+        return found["state"].get("subjects") or {}
+
+    def _remove_chunks(self, subject: str) -> None:
+        self._jets.call(f"STREAM.PURGE.{self._stream}", {"filter": subject})
 
     def _write(self, snapshot: Snapshot) -> None:
         name = f"{snapshot.sequence}.db"
@@ -124,7 +163,7 @@ class Snapshots:
             "bucket": self._bucket,
             "nuid": snapshot.nuid,
             "size": snapshot.size,
-            "mtime": datetime.now(UTC).isoformat(),
+            "mtime": datetime.fromtimestamp(snapshot.made, UTC).isoformat(),
             "chunks": snapshot.chunks,
             "digest": f"SHA-256={snapshot.digest}",
             "options": {"max_chunk_size": _CHUNK},
@@ -156,6 +195,7 @@ def _read(payload: bytes) -> Snapshot | None:
         known = values["metadata"]
         sequence, position = int(known["sequence"]), int(known["position"])
         digest = values["digest"].removeprefix("SHA-256=")
-        return Snapshot(sequence, position, values["size"], values["chunks"], values["nuid"], digest)
+        made = datetime.fromisoformat(values["mtime"]).timestamp()
+        return Snapshot(sequence, position, values["size"], values["chunks"], values["nuid"], digest, made)
     except (ValueError, KeyError, TypeError):
         return None

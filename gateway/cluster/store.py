@@ -12,13 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from gateway.broker.core.ports import StoreError
 from gateway.broker.model.changes import Batch, Stored
 from gateway.stores import Recovered
 
-from .log import Fenced, LogWriter
-from .records import Kind, Record, RecordError, pack_batch, pack_map
+from .log import Fenced, LogFull, LogUnavailable, LogWriter
+from .records import FORM, Kind, Record, RecordError, pack_batch, pack_map
 from .replica import Replica
+
+log = structlog.get_logger("gateway.cluster")
 
 AHEAD = 10_000_000
 """Microseconds after its last record for which an old primary may have gone on."""
@@ -27,10 +31,13 @@ AHEAD = 10_000_000
 class ReplicatedStore:
     """The store that the broker of a primary writes to.  Its calls block: they come from one thread, one at a time.
 
+    `full`: why the log takes nothing more; empty: it does.  `log_shortage`: why it should get no new messages.
+
     Args:
         epoch: of this primary, whose record is the last one of the log.
         on_fenced: called once, in the thread that writes, when another node has taken over.
         clock: seconds since 1970.
+        form: of its records.
     """
 
     is_new = False
@@ -42,14 +49,18 @@ class ReplicatedStore:
         epoch: int,
         on_fenced: Callable[[], None],
         clock: Callable[[], float] = time.time,
+        form: int = FORM,
     ) -> None:
         self.path = replica.store.path
         self.is_fenced = False
+        self.full = ""
+        self.log_shortage: Callable[[], str] = lambda: ""
         self._replica = replica
         self._writer = writer
         self._epoch = epoch
         self._on_fenced = on_fenced
         self._clock = clock
+        self._form = form
         self._record: Record | None = None  # of the batch under way
         self._number = 0  # of that batch
         self._sequence = 0  # of its record, once the log has it
@@ -79,29 +90,45 @@ class ReplicatedStore:
         self._replica.write(batch, self._record, self._sequence)
 
     def close(self, *, clean: bool) -> None:
-        """Write no more.  `clean`: say in the log that all is told.  Raises StoreError: that could not be said.
+        """Write no more.  `clean`: say in the log that all is told; if that cannot be, it is as after a crash.
 
         The file stays open, for the node goes on as a standby.
         """
         if not clean or self.is_fenced:
             return
         record = self._record_of(Kind.END, 0, pack_map({}))
-        self._replica.apply(record, self._append(record))
+        try:
+            try:
+                sequence = self._append(record)
+            except LogUnavailable:  # another server may answer
+                sequence = self._append(record)
+            self._replica.apply(record, sequence)
+        except StoreError as error:
+            log.warning("the log does not say that this primary has ended in order", reason=str(error))
 
     def _record_of(self, kind: Kind, number: int, payload: bytes) -> Record:
-        return Record(kind, self._epoch, number, int(self._clock() * 1e6), payload)
+        return Record(kind, self._epoch, number, int(self._clock() * 1e6), payload, self._form)
 
     def _append(self, record: Record) -> int:
         if self.is_fenced:
             raise Fenced("this node is not primary any more")
         try:
-            return self._writer.append(record)
+            sequence = self._writer.append(record)
+        except LogFull as error:
+            self.full = str(error)
+            raise
+        except LogUnavailable as error:
+            if self.full:  # the servers have switched JetStream off, and name no reason
+                raise LogFull(f"{self.full}; then {error}") from None
+            raise
         except Fenced:
             self.is_fenced = True
             self._on_fenced()
             raise
         except RecordError as error:
             raise StoreError(str(error)) from None
+        self.full = ""
+        return sequence
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
         """Rows with their contents, from the node's own file.  Raises StoreError: it cannot be read."""
@@ -109,7 +136,7 @@ class ReplicatedStore:
 
     def shortage(self) -> str:
         """The reason to refuse new messages; empty: none.  Raises StoreError: the node's own file cannot be used."""
-        return self._replica.store.shortage()
+        return self.log_shortage() or self._replica.store.shortage()
 
     def notice(self) -> str:
         """News for the operator; empty: none."""

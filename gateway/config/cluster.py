@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.config.kinds import Addresses, Place, Token
+from gateway.config.kinds import KIB, MIB, Addresses, Place, Size, Token
 from gateway.config.values import Address
 
 _NAME = r"^[A-Za-z0-9_-]{0,32}$"
@@ -70,18 +70,29 @@ class ClusterSettings(BaseModel):
     cluster_replicas_anyway: bool = False
     """Whether cluster_replicas may be 1 or 2, which no loss of a server survives."""
 
+    cluster_standby_listens: bool = True
+    """Whether a standby listens for STOMP, to tell clients where the primary is. False: it refuses connections, for
+    balancers that know a node by its port alone, like the `stream` of nginx."""
+
+    cluster_snapshot_after: Annotated[Size, Field(ge=64 * KIB, le=1024 * 1024 * MIB)] = 256 * MIB
+    """Bytes by which the log grows until a standby makes a snapshot, after two of which it is cut. If twice the size of
+    the node's file is more, that counts."""
+
     @property
     def node_name(self) -> str:
         """The name of this node."""
         return self.cluster_node or "".join([each if each.isalnum() or each in "-_" else "-" for each in _host()])[:32]
 
-    def _cluster_conflicts(self, store: str) -> Iterator[tuple[object, Sequence[str], str]]:
-        """As `Settings._conflicts`.  `store`: that setting."""
+    def _cluster_conflicts(self, store: str, listeners: Sequence[str]) -> Iterator[tuple[object, Sequence[str], str]]:
+        """As `Settings._conflicts`.  `store`: that setting.  `listeners`: addresses of STOMP."""
         reason = 'a node keeps a copy of the log: write store = "sqlite:PATH" with the path of a new file'
         yield self.cluster and store == "memory", ("cluster", "store"), reason
         reason = "one or two replicas lose the log with a server: write 3, or cluster_replicas_anyway = true"
         too_few = self.cluster and self.cluster_replicas < 3 and not self.cluster_replicas_anyway
         yield too_few, ["cluster_replicas"], reason
+        reason = "systemd listens on its sockets all the time: write the addresses themselves, or leave it out"
+        is_systemd = self.cluster and any(Address.parse(each).name for each in listeners)
+        yield is_systemd and not self.cluster_standby_listens, ["cluster_standby_listens"], reason
         kinds = ("cluster_user", "cluster_token", "cluster_credentials")
         given = [name for name in kinds if getattr(self, name)]
         yield len(given) > 1, given, "the NATS servers want one kind of credentials"

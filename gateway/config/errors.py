@@ -7,7 +7,8 @@ max_body (GATEWAY_MAX_BODY) is wrong: ...       the value stands in the environm
 import difflib
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -43,6 +44,20 @@ _KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
 
 class StartError(Exception):
     """The gateway cannot start; `str()` is one sentence that names the setting."""
+
+
+@contextmanager
+def start_errors() -> Iterator[None]:
+    """Raise a StartError of the block as it is, though nurseries have wrapped it in groups."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found: BaseException = group
+        while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+            found = found.exceptions[0]
+        if isinstance(found, StartError):
+            raise found from None
+        raise
 
 
 class SettingsConflict(ValueError):

@@ -4,6 +4,7 @@ A kind is an annotated type.  The text of its ValueError stands behind the name 
 `words` says what a setting allows: in the error message, and on docs/settings.md.
 """
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -157,9 +158,18 @@ def _list_of(one: str, example: str) -> FieldInfo:
 
 _List = BeforeValidator(toml_file.listed)
 
+
+def _processes(value: object) -> object:
+    """The number of processes beside the first one, for `auto`; anything else as it is."""
+    return max(len(os.sched_getaffinity(0)) - 1, 1) if value == "auto" else value
+
+
 Size = Annotated[int, _SIZE, BeforeValidator(_SIZE.read)]
 Seconds = Annotated[float, _SECONDS, BeforeValidator(_SECONDS.read)]
 Milliseconds = Annotated[int, _MILLISECONDS, BeforeValidator(_MILLISECONDS.read)]
+Edges = Annotated[
+    int, BeforeValidator(_processes), Field(ge=0, le=64, description='a whole number up to 64, or "auto"')
+]
 Addresses = Annotated[list[str], _List, _each(Address.parse), _list_of("an address", "127.0.0.1:61613")]
 Origins = Annotated[
     list[str],

@@ -32,7 +32,7 @@ from gateway.broker.model.destinations import (
     lacks_slash,
 )
 from gateway.broker.model.patterns import WILDCARDS, split
-from gateway.broker.model.policy import DEFAULT, Kept, OnNack, SlowConsumerAction, Visible, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, LateAck, OnNack, SlowConsumerAction, Visible, WhenFull
 from gateway.config.kinds import bodies
 from gateway.config.toml_file import TableError, read_each, shown, unknown
 from gateway.config.values import parse_duration, parse_size
@@ -161,6 +161,8 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "backoff_max": _SECONDS,
     "dead_letter": KeyRule("the name of one queue or topic without wildcards, or empty", _read_destination),
     "dead_letter_expired": _SWITCH,
+    "ack_timeout": _SECONDS,
+    "late_ack": _one_of(LateAck),
     "time_to_live": _SECONDS,
     "on_nack": _one_of(OnNack),
     "slow_consumer": _one_of(SlowConsumerAction),

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from gateway.config.cluster import ClusterSettings
+from gateway.config.edges import EdgeSettings
 from gateway.config.errors import SECRETS, variable
 from gateway.config.sections import JournalSettings, ObserveSettings, SecuritySettings
 from gateway.config.settings import LISTENERS, MEMORY_ONLY, Address, Settings, keep_messages
@@ -25,6 +26,7 @@ GROUPS = {
         *("tcp", "tcp_tls", "websocket", "websocket_tls", "websocket_path", "http", "allowed_origins"),
         *("trusted_proxies", "tcp_proxy_protocol", "websocket_proxy_protocol"),
     ),
+    "Edges": ("edges", "edge_listen", "edge_of", "edge_certificate", "edge_key", "edge_ca"),
     "TLS": ("tls_certificate", "tls_key", "tls_min_version", "tls_client_ca", "tls_client_certificates", "tls_user"),
     "Users": (
         *("users_file", "login_attempts", "login_delay", "authenticator"),
@@ -63,6 +65,7 @@ GROUPS = {
         *("cluster", "cluster_node", "cluster_address", "cluster_url", "cluster_servers", "cluster_replicas"),
         *("cluster_replicas_anyway", "cluster_user", "cluster_password", "cluster_token", "cluster_credentials"),
         *("cluster_tls", "cluster_ca", "cluster_tls_first", "cluster_certificate", "cluster_key"),
+        *("cluster_standby_listens", "cluster_snapshot_after"),
     ),
     "Destinations": ("policy", "rule"),
 }
@@ -75,7 +78,7 @@ TABLES = ("policy", "rule")  # the settings that are tables of the file, not lin
 def descriptions() -> dict[str, str]:
     """The text below each field of the settings.  Python drops it, so it is read from the source, only when asked."""
     found = {}
-    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings, ClusterSettings):
+    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings, ClusterSettings, EdgeSettings):
         source = ast.parse(Path(inspect.getfile(part)).read_text(encoding="utf-8"))
         body = next(each for each in source.body if isinstance(each, ast.ClassDef) and each.name == part.__name__).body
         for field, text in pairwise(body):
@@ -136,9 +139,12 @@ def summary(settings: Settings) -> Iterator[str]:
         ways.append("tls_client_ca")
     memory = f"{MEMORY_ONLY}; {keep_messages()}"
     kept = f"durable messages are kept in {settings.store.removeprefix('sqlite:')}, and the others in memory"
-    yield f"# Store: {memory if settings.store == 'memory' else kept}."
+    store, rules = memory if settings.store == "memory" else kept, "none, so every client may do everything"
+    if settings.is_edge:
+        store = rules = f"at the primary, {', '.join(settings.edge_of)}"
+    yield f"# Store: {store}."
     yield f"# Authenticators: {', '.join(ways) or 'none, so every client may connect under any name'}."
-    yield f"# Rules: {len(settings.rule) or 'none, so every client may do everything'}."
+    yield f"# Rules: {len(settings.rule) or rules}."
     yield f"# Admin API: {_admins(settings)}."
     texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]

@@ -147,7 +147,7 @@ class SecuritySettings(BaseModel):
 
     max_handshakes: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """Connections that have not logged in. Above it, one of the address that has most is closed: the oldest without
-    credentials, else the newest."""
+    credentials, else the newest. Each edge has its share."""
 
     max_frames_per_second: FrameRate = 0
     """Average frames per second of one session (0: no limit). The gateway reads from it no faster."""
@@ -169,8 +169,8 @@ class SecuritySettings(BaseModel):
     """Average bytes per second of all sessions of one address (0: no limit)."""
 
     memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
-    """Bytes of memory that the whole process may use. From 3/4 of it publishers are blocked; at the mark the client
-    that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
+    """Bytes of memory that the process and its edges may use. From 3/4 of it publishers are blocked; at the mark the
+    client that costs most memory is closed. 0: 3/4 of the memory of the container or machine."""
 
     rule: tuple[rules.RuleTable, ...] = ()
     """Permissions of users: [rules](rules.md). There is no variable. None: every client may do everything. Otherwise
@@ -200,7 +200,8 @@ class JournalSettings(BaseModel):
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$",
         description="up to 64 letters, digits, dots, dashes and underscores, the first of them no dot and no dash",
     )
-    """Name of this gateway in the journal. Gateways that share the folder need different names."""
+    """Name of this gateway in the journal. Gateways that share the folder need different names. In a cluster the
+    default is the node's name."""
 
     journal_sync: Sync = Sync.NONE
     """When records are forced to the disk: `none` (the system decides), `interval` (once a second), `flush` (20 times a

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_vali
 
 from gateway.config import errors, policies, rules, toml_file
 from gateway.config.cluster import ClusterSettings
+from gateway.config.edges import EdgeSettings
 
 # The modules that read settings need these names, too.
 from gateway.config.errors import unusable as unusable
@@ -44,12 +45,6 @@ from gateway.config.values import Address as Address
 
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
 LISTENERS = (*_STOMP, "http")
-PLACES = (
-    *("users_file", "journal", "archive", "tables", "jwt_keys", "cookie_keys"),
-    *("tls_certificate", "tls_key", "tls_client_ca"),
-    *("cluster_credentials", "cluster_ca", "cluster_certificate", "cluster_key"),
-)
-
 
 MEMORY_ONLY = "messages are kept in memory only, and a restart loses them"
 
@@ -59,7 +54,7 @@ def keep_messages() -> str:
     return f'write store = "sqlite:store.db" into {config_file()}'
 
 
-class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettings):
+class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettings, EdgeSettings):
     """All settings with unit, default and reason."""
 
     model_config = ConfigDict(
@@ -240,12 +235,20 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettin
         yield self.cookie_keys is not None and "*" in self.allowed_origins, ["allowed_origins"], reason
         reason = "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in"
         yield self.admin_groups and self.anonymous, ["admin_groups"], reason
-        yield from self._cluster_conflicts(self.store)
+        listeners = [*self.tcp, *self.tcp_tls, *self.websocket, *self.websocket_tls]
+        yield from self._cluster_conflicts(self.store, listeners)
+        yield from self._edge_conflicts([name for name in self.model_fields_set if getattr(self, name)])
 
     @property
     def store_file(self) -> Path | None:
         """The file of the store; None: messages are kept in memory."""
         return None if self.store == "memory" else Path(self.store.removeprefix("sqlite:")).absolute()
+
+    @property
+    def journal_name(self) -> str:
+        """The name of this gateway in the journal."""
+        chosen = self.journal_id if "journal_id" in self.model_fields_set or not self.cluster else self.node_name
+        return chosen.lstrip("-") or self.journal_id
 
     @property
     def old_names(self) -> tuple[str, ...]:
@@ -259,6 +262,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettin
         return not any(found)
 
     @property
+    def is_edge(self) -> bool:
+        """True if this gateway is an edge of another one, which has the messages."""
+        return bool(self.edge_of) and not self.cluster
+
+    @property
     def policy_by_pattern(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Pattern and keys of the `[[policy]]` tables, one pair for each pattern."""
         return [(text, table.values) for table in self.policy for text in table.match]
@@ -267,6 +275,10 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettin
     def exposed(self) -> list[Address]:
         """The STOMP addresses that other machines can reach."""
         return [address for name in _STOMP for address in _exposed(getattr(self, name))]
+
+
+PLACES = [name for name, field in Settings.model_fields.items() if field.annotation == Path | None]
+"""Settings that are paths."""
 
 
 def _exposed(texts: list[str]) -> list[Address]:

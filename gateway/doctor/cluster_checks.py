@@ -6,8 +6,6 @@ answer.
 
 from __future__ import annotations
 
-import http.client
-import json
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -20,24 +18,26 @@ from gateway.cluster.nats import jetstream
 from gateway.cluster.nats.connection import NatsConnection, NatsOptions, ServerAddress
 from gateway.cluster.nats.faults import NatsUnavailable
 from gateway.cluster.nats.jetstream import JetStream, JetStreamError
+from gateway.cluster.nats.monitoring import MONITORING, monitored
+from gateway.cluster.replica import applied_of
+from gateway.cluster.servers import LOST_REMEDY, lost
 from gateway.cluster.stream_log import stream_of
 from gateway.config.errors import StartError
 from gateway.config.settings import Settings
 from gateway.runtime.cluster import nats_options
 
-from .model import CheckOptions, CheckReport, Problem, printable
+from .model import Check, CheckOptions, CheckReport, Problem, printable
 
 OLDEST = (2, 11)
 """The first release of NATS with a time to live for each message, which the lease needs."""
-
-MONITORING = 8222
-"""The usual port of NATS' monitoring."""
 
 LAG = 5_000
 """Messages of the log that a standby may lag behind."""
 
 _CLOCK_ERROR = 1.0  # seconds
 _CLOCK_REMEDY = "Switch on the time service of the machine with the wrong clock (`timedatectl set-ntp true`)"
+_NOTICED = {"ping_interval": '"1s"', "ping_max": "2", "write_deadline": '"1s"'}
+_SOON, _PINGS = 5.0, 3  # seconds, and pings without an answer
 _SYNC = "`jetstream { sync_interval: always }` in nats.conf"
 
 
@@ -50,7 +50,7 @@ def check_cluster(settings: Settings, options: CheckOptions, report: CheckReport
         return
     usable = [each for each in found.servers if _check_server(replace(found, servers=[each]), options, report)]
     for each in usable:
-        _check_sync(each, monitoring, options.patience, report)
+        _check_monitored(each, monitoring, options.patience, report)
     if not usable:
         report.check("cluster").fail("no NATS server can be used", "Start a majority of them")
         return
@@ -96,29 +96,32 @@ def _check_server(found: NatsOptions, options: CheckOptions, report: CheckReport
     return True
 
 
-def _check_sync(server: ServerAddress, port: int, patience: float, report: CheckReport) -> None:
+def _check_monitored(server: ServerAddress, port: int, patience: float, report: CheckReport) -> None:
+    """What a server tells at its monitoring port alone."""
     check = report.check(f"NATS {server} sync_interval")
-    values = _monitored(server.host, port, min(patience, 2.0))
+    values = monitored(server.host, port, min(patience, 2.0))
     if values is None:
-        detail = f"not seen: port {port} does not tell it"
+        detail = f"not seen, and {', '.join(_NOTICED)} neither: port {port} does not tell them"
         check.warn(detail, f"See to {_SYNC}: without it a power cut of two servers may lose receipted messages")
     elif values.get("jetstream", {}).get("config", {}).get("sync_always"):
         check.ok("always: a commit is on the disks of a majority")
     else:
         check.fail("it is not always, so a power cut of two servers may lose receipted messages", f"Write {_SYNC}")
+    if values is not None:
+        _check_silence(values, report.check(f"NATS {server} silence"))
 
 
-def _monitored(host: str, port: int, patience: float) -> dict[str, Any] | None:
-    """What the monitoring of a server tells; None: nothing answers there, or something else."""
-    connection = http.client.HTTPConnection(host, port, timeout=patience)
-    try:
-        connection.request("GET", "/varz")
-        values = json.loads(connection.getresponse().read())
-    except (OSError, ValueError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-    return values if isinstance(values, dict) and "jetstream" in values else None
+def _check_silence(values: dict[str, Any], check: Check) -> None:
+    """How soon a server notices a machine that is gone without a word."""
+    seconds = [values.get(name, 0) / 1e9 for name in ("ping_interval", "write_deadline")]
+    pings = values.get("ping_max", 0)
+    told = f"ping_interval {seconds[0]:g} s, ping_max {pings}, write_deadline {seconds[1]:g} s"
+    if max(seconds) <= _SOON and pings <= _PINGS:
+        check.ok(f"{told}: a machine that is gone without a word is noticed in seconds")
+    else:
+        detail = f"{told}, so a take-over may take 40 s where a machine is gone without a word"
+        wanted = ", ".join([f"{name}: {value}" for name, value in _NOTICED.items()])
+        check.warn(detail, f"Write `{wanted}` in nats.conf")
 
 
 def _check_log(jets: JetStream, settings: Settings, options: CheckOptions, report: CheckReport) -> None:
@@ -128,10 +131,13 @@ def _check_log(jets: JetStream, settings: Settings, options: CheckOptions, repor
         found = jets.call(f"STREAM.INFO.{stream_of(settings.cluster)}", timeout=options.patience)
     except JetStreamError as error:
         if error.code == jetstream.STREAM_NOT_FOUND:
+            _check_lost(settings)
             raise Problem(f"the cluster {settings.cluster} has no log yet", "Start its first node") from None
         raise Problem(str(error), "Give the user of the NATS servers $JS.API.>") from None
     except NatsUnavailable as error:
         raise Problem(printable(str(error)), "Start a majority of the NATS servers") from None
+    if not found["state"]["last_seq"]:
+        _check_lost(settings)
     now = (before + options.now()) / 2
     check, replicas = report.check("cluster log"), int(found["config"]["num_replicas"])
     late = [each["name"] for each in found.get("cluster", {}).get("replicas") or () if not each.get("current")]
@@ -144,6 +150,13 @@ def _check_log(jets: JetStream, settings: Settings, options: CheckOptions, repor
     else:
         check.ok(f"{told}, {state['messages']:,} messages, {state['bytes']:,} bytes")
     _check_clock(str(found.get("ts", "")), now, report)
+
+
+def _check_lost(settings: Settings) -> None:
+    """Raises Problem: this node's copy has messages of a log that is not there."""
+    applied = applied_of(settings.store_file) if settings.store_file is not None else 0
+    if applied:
+        raise Problem(lost(settings.cluster, applied), LOST_REMEDY[0].upper() + LOST_REMEDY[1:])
 
 
 def _check_clock(told: str, now: float, report: CheckReport) -> None:
@@ -177,7 +190,9 @@ def _check_nodes(directory: Directory, jets: JetStream, settings: Settings, repo
     check.ok(", ".join([printable(each.node) for each in standbys]))
     for each in standbys:
         check, lag = report.check(f"cluster lag {printable(each.node)}"), max(0, last - each.sequence)
-        if lag > LAG:
+        if each.failure:
+            check.fail(f"it does not follow the log: {printable(each.failure)}", "See the log of that node")
+        elif lag > LAG:
             check.warn(f"it has not applied {lag:,} messages of the log", "Look for a slow disk or processor there")
         else:
             check.ok(f"{lag:,} messages")
@@ -188,6 +203,6 @@ def _tell_primary(primary: Primary | None, nodes: list[NodeState], report: Check
     if primary is not None and primary.node:
         check.ok(f"{printable(primary.node)} at {printable(primary.address)}, epoch {primary.epoch}")
     elif nodes:
-        check.fail("no node is primary", "Look into the logs of the standbys: they say why none takes over")
+        check.fail("no node is primary", "`gateway cluster status` shows what each node says, and what to start")
     else:
         check.fail("no node runs", "Start the nodes of the cluster")

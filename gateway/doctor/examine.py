@@ -57,7 +57,9 @@ async def examine(options: CheckOptions, report: CheckReport) -> None:
         return
     connector, settings = Connector(options.patience, tls, options.cert), options.settings
     if settings is not None:
-        check_machine(settings, options, report, await _is_alive(connector, settings))
+        own = own_targets(settings)[HTTP][:1]
+        is_standby = bool(settings.cluster and own) and await _is_standby(connector, own[0])
+        check_machine(settings, options, report, await _is_alive(connector, settings), is_standby)
         if settings.archive is not None or settings.tables is not None or options.pipeline:
             # In a thread, because Spark takes long.
             await trio.to_thread.run_sync(check_pipeline, options.pipeline, report)

@@ -13,6 +13,7 @@ from .model import CheckOptions, CheckReport, Problem, Target, printable
 _CLOCK_ERROR = 2.0  # seconds: a Date has no fractions, and the answer takes time
 _CLOCK_REMEDY = "Switch on the time service of the machine with the wrong clock (`timedatectl set-ntp true`)"
 STANDBY = "this node is a standby"
+DRAINED = "this node is drained"
 _FORWARDED_FOR = "nginx: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;`"
 
 
@@ -50,7 +51,11 @@ async def _check_ready(connector: Connector, target: Target, options: CheckOptio
     if response.status == 200:
         check.ok("clients may connect")
     elif is_of_standby(response):
-        check.ok(printable(str(answer["error"])))
+        sentence = printable(str(answer["error"]))
+        if sentence.startswith(f"{STANDBY}:"):
+            check.ok(sentence)
+        else:
+            check.warn(sentence, "Restart it if it is drained; else see its log")
     elif response.status == 503 and "error" in answer:
         check.fail(f"not ready: {printable(str(answer['error']))}", "See /readyz in docs/operations.md")
     else:
@@ -75,8 +80,8 @@ async def _check_ready(connector: Connector, target: Target, options: CheckOptio
 
 
 def is_of_standby(response: HttpResponse) -> bool:
-    """True if the answer of /readyz is that of a standby of a cluster, which refuses all clients."""
-    return response.status == 503 and str(_json(response).get("error", "")).startswith(STANDBY)
+    """True if the answer of /readyz is that of a standby of a cluster, also a drained one: it refuses all clients."""
+    return response.status == 503 and str(_json(response).get("error", "")).startswith((STANDBY, DRAINED))
 
 
 async def _check_forwarding(connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:

@@ -7,6 +7,7 @@ and to that user.
 Rights are read from owner, group and mode, because root runs the doctor and the gateway has another user.
 """
 
+import math
 import os
 import pwd
 import resource
@@ -59,10 +60,15 @@ class UnixUser:
     groups: frozenset[int]
 
 
-def check_machine(settings: Settings, options: CheckOptions, report: CheckReport, is_alive: bool) -> None:
-    """All checks of the machine; `is_alive` if a gateway answers at the HTTP port of the settings."""
+def check_machine(
+    settings: Settings, options: CheckOptions, report: CheckReport, is_alive: bool, is_standby: bool = False
+) -> None:
+    """All checks of the machine; `is_alive` if a gateway answers at the HTTP port of the settings.
+
+    `is_standby`: it is one of a cluster.
+    """
     gateway = [each for text in settings.http for each in listening(Address.parse(text))] if is_alive else []
-    check_ports(settings, gateway, report, is_alive)
+    check_ports(settings, gateway, report, is_alive, is_closed=is_standby and not settings.cluster_standby_listens)
     check_open_files(settings, gateway, report)
     with report.check("user") as check:
         user = user_of(options.user or next((each.user for each in gateway), ""))
@@ -73,8 +79,10 @@ def check_machine(settings: Settings, options: CheckOptions, report: CheckReport
     check_settings(settings, options.now(), report)
 
 
-def check_ports(settings: Settings, gateway: list[Process], report: CheckReport, is_alive: bool) -> None:
-    """Each port of the settings belongs to the gateway."""
+def check_ports(
+    settings: Settings, gateway: list[Process], report: CheckReport, is_alive: bool, *, is_closed: bool = False
+) -> None:
+    """Each port of the settings belongs to the gateway.  `is_closed`: those of STOMP are for a primary alone."""
     addresses = [(name, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     addresses = [(name, address) for name, address in addresses if address.port]
     if "http" not in [name for name, _ in addresses]:
@@ -88,7 +96,9 @@ def check_ports(settings: Settings, gateway: list[Process], report: CheckReport,
     for name, address in addresses:
         check = report.check(f"port {name} {address}")
         processes = " and ".join(sorted({str(each) for each in found[address]}))
-        if not processes:
+        if not processes and is_closed and name != "http":
+            check.ok("it has no listener, because this node is a standby (cluster_standby_listens)")
+        elif not processes:
             remedy = f"Restart the gateway, which started with other settings; or change {name}"
             check.fail("it has no listener", remedy if is_alive else "Start the gateway once its ports are free")
         elif set(found[address]) & set(gateway):
@@ -139,7 +149,8 @@ def _covers(shown: str, wanted: str) -> bool:
 
 def check_open_files(settings: Settings, gateway: list[Process], report: CheckReport) -> None:
     """As many files may be open as the settings allow connections."""
-    check, needed = report.check("open files"), settings.max_connections + _OTHER_FILES
+    processes = max(settings.edges, 1)  # that have connections
+    check, needed = report.check("open files"), math.ceil(settings.max_connections / processes) + _OTHER_FILES
     pid = next((each.pid for each in gateway if each.pid), 0)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a gateway raises its own limit at the start
     process = "a program started from here"
@@ -151,7 +162,7 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
         check.ok(f"{process} may open enough for {settings.max_connections} connections (max_connections)")
         return
     detail = f"{process} may open {most}, and max_connections = {settings.max_connections} needs {needed}"
-    remedy = f"systemd: LimitNOFILE={needed}; or write max_connections = {max(most - _OTHER_FILES, 1)}"
+    remedy = f"systemd: LimitNOFILE={needed}; or write max_connections = {max(most - _OTHER_FILES, 1) * processes}"
     # Where max_connections is not set the gateway takes fewer, and logs that.
     is_set = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
     (check.fail if is_set else check.warn)(detail, remedy)

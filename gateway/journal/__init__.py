@@ -6,7 +6,7 @@
 
 from .record import RecordError
 from .rows import ALL, NONE
-from .segments import JournalError, Mended, Sync, found
+from .segments import JournalError, Mended, Sync, check, found
 from .writer import Journal
 
-__all__ = ["ALL", "NONE", "Journal", "JournalError", "Mended", "RecordError", "Sync", "found"]
+__all__ = ["ALL", "NONE", "Journal", "JournalError", "Mended", "RecordError", "Sync", "check", "found"]

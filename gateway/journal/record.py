@@ -52,6 +52,7 @@ NUMBERS = {
     "depth": "i",
     "oldest_us": "q",
     "dropped_rows": "q",
+    "cluster_epoch": "q",
 }
 """The columns that are numbers, and how `struct` writes each."""
 _NAMES = frozenset(("transport", "peer", "principal", "session", "subscription", "ack_mode", "destination"))

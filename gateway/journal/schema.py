@@ -64,6 +64,8 @@ COLUMNS = (
     Column("reason", STRING, "the cause, in the words of the client or the gateway"),
     Column("headers", MAP, "of the SEND, unescaped; never `passcode`"),
     Column("body", BINARY, "its first bytes, up to the limit of the setting; null: none are kept"),
+    Column("node", STRING, "the node of the cluster that this gateway is"),
+    Column("cluster_epoch", BIGINT, "number of its time as primary; each primary has a higher one"),
 )
 
 PARTITIONS = (
@@ -77,6 +79,7 @@ SESSION = ("transport", "peer", "principal", "session")
 SUBSCRIPTION = (*SESSION, "subscription", "ack_mode", "destination")
 _DELIVERY = (*SUBSCRIPTION, "message_id", "size", "delivery_count", "queue_us")
 MESSAGE = ("destination", "message_id", "size", "delivery_count", "queue_us")
+_PRIMARY = ("node", "cluster_epoch", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ EVENTS = (
         "from time to time, of each queue that holds messages; once more when it is empty",
     ),
     Event("journal_dropped", 20, ("dropped_rows", "reason"), "the journal had to drop rows"),
+    Event("became_primary", 21, _PRIMARY, "this node of a cluster took over"),
+    Event("stepped_down", 22, _PRIMARY, "its time as primary has ended; a node that is lost writes no such row"),
 )
 
 BY_NAME = {event.name: event for event in EVENTS}

@@ -100,6 +100,12 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
     return descriptor, epoch
 
 
+def check(folder: Path) -> None:
+    """Try whether the folder of a gateway can be made and locked.  Raises JournalError."""
+    descriptor, _ = lock(folder, 0)
+    os.close(descriptor)
+
+
 def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 

@@ -34,25 +34,26 @@ _Renderer = Callable[[WrappedLogger, str, EventDict], str | bytes]
 
 
 def configure(
-    log_format: str = "auto", log_level: str = "info", note: str = "", *, stream: TextIO | None = None
+    log_format: str = "auto", log_level: str = "info", note: str = "", *, edge: str = "", stream: TextIO | None = None
 ) -> None:
     """Set up logging for the whole process; the last call wins.
 
     `log_format`: `json`, `human`, or `auto` (human on a terminal, else JSON).  `log_level`: lowest level that is
     written: debug, info, warning or error.  `note`: stands behind "Running on ...", the last line of
-    hypercorn's command at its start.  `stream`: where lines go instead of standard error.
+    hypercorn's command at its start.  `edge`: the name of this process in all lines; empty: it is no edge.
+    `stream`: where lines go instead of standard error.
     """
     stream = stream or sys.stderr
     human = log_format == "human" or (log_format == "auto" and stream.isatty())
     level = logging.getLevelNamesMapping()[log_level.upper()]
     structlog.configure(
-        processors=[*_shared(), *_rendering(human, stream)],
+        processors=[*_shared(edge), *_rendering(human, stream)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=partial(_Named, stream),
         # Loggers are made at import, before this call: a cached one would keep the old format.
         cache_logger_on_first_use=False,
     )
-    _adopt_foreign(human, stream, level, note)
+    _adopt_foreign(human, stream, level, note, edge)
 
 
 class _Named(structlog.WriteLogger):
@@ -83,8 +84,9 @@ class _Diverted(logging.Filter):
         return False
 
 
-def _shared() -> list[Processor]:
+def _shared(edge: str) -> list[Processor]:
     return [
+        *([partial(name_edge, edge)] if edge else ()),
         structlog.contextvars.merge_contextvars,
         add_logger,
         structlog.processors.add_log_level,
@@ -121,12 +123,12 @@ def _prioritized(renderer: _Renderer, logger: WrappedLogger, method: str, event:
     return "\n".join([priority + line for line in str(renderer(logger, method, event)).split("\n")])
 
 
-def _adopt_foreign(human: bool, stream: TextIO, level: int, note: str) -> None:
+def _adopt_foreign(human: bool, stream: TextIO, level: int, note: str, edge: str) -> None:
     """Give lines of libraries the same format and stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_shared(),
+            foreign_pre_chain=_shared(edge),
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(human, stream)],
         )
     )
@@ -147,6 +149,11 @@ def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
     if name:
         event["logger"] = name
     return event
+
+
+def name_edge(edge: str, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The edge that writes the line; also in threads, which have no variables of the context."""
+    return {"edge": edge, **event}
 
 
 def lead_with_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import collections
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -58,6 +58,8 @@ COUNTERS = (
     ("unroutable", "gateway_messages_unroutable", "Messages to a topic without a subscriber."),
     ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
     ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
+    ("ack_timeouts", "gateway_ack_timeouts", "Messages that consumers did not settle within `ack_timeout`."),
+    ("late_acks", "gateway_late_acks", "ACKs and NACKs of such messages, which came too late."),
     ("dead_lettered", "gateway_messages_dead_lettered", "Messages that became dead letters."),
     ("moved", "gateway_messages_moved", "Messages that operators moved or sent back."),
     ("expired", "gateway_messages_expired", "Messages that expired before they were consumed."),
@@ -102,6 +104,11 @@ TRANSPORTS = ("tcp", "websocket")
 GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
     ("gateway_destinations", "Queues and topics in use.", lambda broker: broker.registry.count()),
     ("gateway_messages_waiting", "Messages in queues that no consumer has.", lambda broker: broker.context.waiting),
+    (
+        "gateway_consumers_stalled",
+        "Consumers that get nothing: they did not settle a message within `ack_timeout`.",
+        lambda broker: broker.context.stalled_consumers,
+    ),
     (
         "gateway_stored_bytes",
         "Memory of all messages, also of incomplete ones.",
@@ -337,18 +344,23 @@ def of_cluster(
     nodes: Mapping[str, int],
     log_messages: int,
     log_bytes: int,
+    room_used: int,
+    room_limit: int,
     snapshot_due: int,
     changes: int,
     is_available: bool,
     lease_age: float,
+    took: Mapping[str, float],
 ) -> Iterator[Metric]:
     """This node of a cluster, and what it knows of the others.
 
     Args:
         role: of this node, one of `nodes`.
         nodes: each role, and how many nodes have it.
+        room_used, room_limit: bytes that JetStream uses and may use, where least is left; 0: no limit is known.
         snapshot_due: bytes by which the log grows until the next snapshot.
         lease_age: seconds since the lease was renewed; 0: another node has it.
+        took: each stage of this node's last take-over, and its seconds.
     """
     roles = {each: float(each == role) for each in nodes}
     yield labelled(GaugeMetricFamily, "gateway_cluster_role", "1 for the role of this node.", "role", roles)
@@ -358,6 +370,16 @@ def of_cluster(
         ("gateway_cluster_lag_messages", "Messages of the log that this node has not applied.", lag),
         ("gateway_cluster_log_messages", "Messages of the log: a commit is one or more of them.", log_messages),
         ("gateway_cluster_log_bytes", "Bytes of the log on each of its servers.", log_bytes),
+        (
+            "gateway_cluster_room_used_bytes",
+            "Bytes that JetStream uses of gateway_cluster_room_limit_bytes; 0: no limit is known.",
+            room_used,
+        ),
+        (
+            "gateway_cluster_room_limit_bytes",
+            "Limit of the server, account or stream with the least room for the log; 0: none is known.",
+            room_limit,
+        ),
         (
             "gateway_cluster_snapshot_due_bytes",
             "Bytes by which the log grows until a standby makes a snapshot. Two snapshots later they are removed.",
@@ -371,7 +393,32 @@ def of_cluster(
         ),
     ):
         yield GaugeMetricFamily(name, text, value)
+    text = "Time of this node's last take-over, from the last sign of the old primary; 0: there was none."
+    yield labelled(GaugeMetricFamily, "gateway_cluster_takeover_seconds", text, "stage", took)
     yield CounterMetricFamily("gateway_cluster_changes", "Changes of the primary that this node has seen.", changes)
+
+
+_EDGES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, str], ...] = (
+    (GaugeMetricFamily, "gateway_edge_up", "1 while the edge serves clients.", "ready"),
+    (
+        CounterMetricFamily,
+        "gateway_edge_starts",
+        "Times that it was started; on another machine: links.",
+        "starts",
+    ),
+    (GaugeMetricFamily, "gateway_edge_sessions", "Its sessions.", "sessions"),
+    (GaugeMetricFamily, "gateway_edge_connections", "Its connections, with or without a login.", "connections"),
+    (CounterMetricFamily, "gateway_edge_cpu_seconds", "Processor time of its process.", "cpu_seconds"),
+    (GaugeMetricFamily, "gateway_edge_memory_bytes", "Memory of its process.", "memory"),
+    (CounterMetricFamily, "gateway_edge_received_bytes", "Bytes that came from it over its link.", "link_received"),
+    (CounterMetricFamily, "gateway_edge_sent_bytes", "Bytes that went to it over its link.", "link_sent"),
+)
+
+
+def of_edges(rows: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """The edges, by their rows of the admin API."""
+    for family, name, text, key in _EDGES:
+        yield labelled(family, name, text, "edge", {row["edge"]: float(row[key]) for row in rows})
 
 
 def of_spans(spans: Spans) -> Iterator[Metric]:
@@ -423,26 +470,25 @@ def of_overload(
     text = "Sessions that are not read now."
     yield labelled(GaugeMetricFamily, "gateway_sessions_held", text, "reason", blocked.by_reason())
     text = "Connections that wait for their turn to be read: senders of much data, and new connections."
-    yield labelled(GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", fair_gates.waiting)
+    lines = {line: count + getattr(limits.at_edges, line) for line, count in fair_gates.waiting.items()}
+    yield labelled(GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", lines)
     text = "Times a session was not read for a while."
     yield labelled(CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals)
     text = "Sessions ended: the client did not read, and its outbox was full."
     yield labelled(
         CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", broker.context.slow_consumers.by_limit
     )
-    yield GaugeMetricFamily("gateway_connections_open", "Connections, with or without a login.", limits.connections)
-    yield GaugeMetricFamily("gateway_handshakes", "Connections without a login.", limits.handshakes)
-    yield GaugeMetricFamily(
-        "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", broker.memory.partial
-    )
+    yield GaugeMetricFamily("gateway_connections_open", "Connections, with or without a login.", limits.all_connections)
+    yield GaugeMetricFamily("gateway_handshakes", "Connections without a login.", limits.all_handshakes)
+    incomplete = broker.memory.partial + limits.at_edges.incomplete
+    yield GaugeMetricFamily("gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", incomplete)
     text = "1 while publishers are held back: memory is short."
     yield GaugeMetricFamily("gateway_memory_short", text, broker.memory.pressed)
     text = "1 while memory is full, and new clients are sent away."
     yield GaugeMetricFamily("gateway_memory_full", text, bool(guard.reason))
-    yield GaugeMetricFamily(
-        "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
-    )
-    text = "Memory of the process; 0: the memory guard is off."
+    text = "Memory that the process and its edges may take; 0: the memory guard is off."
+    yield GaugeMetricFamily("gateway_memory_mark_bytes", text, guard.mark)
+    text = "Memory of the process and its edges; 0: the memory guard is off."
     yield GaugeMetricFamily("gateway_memory_resident_bytes", text, guard.resident)
     text = "Sessions ended: memory was full, and they cost most."
     yield CounterMetricFamily("gateway_memory_closed", text, guard.closed)

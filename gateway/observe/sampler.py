@@ -212,7 +212,7 @@ class Sampler:
             at=at,
             **rates,
             sessions=len(broker.sessions),
-            connections=self._limits.connections,
+            connections=self._limits.all_connections,
             waiting=broker.context.waiting,
             octets=broker.memory.used,
             memory=self._memory(),

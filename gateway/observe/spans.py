@@ -29,7 +29,7 @@ from opentelemetry.trace.span import TraceState
 
 import gateway
 
-from .tracing import Mark
+from .tracing import GatewaySpan, Mark
 
 log = structlog.get_logger("gateway.tracing")
 
@@ -86,7 +86,7 @@ class Spans:
         self._random = Random()
         self._second = 0
         self._in_second = 0
-        self._waiting: deque[Mark] = deque()
+        self._waiting: deque[Mark | GatewaySpan] = deque()
         self._wake = threading.Event()
         self._ends = threading.Event()
         self._switch = sys.getswitchinterval()
@@ -103,7 +103,7 @@ class Spans:
             return False
         return True
 
-    def tell(self, mark: Mark) -> None:
+    def tell(self, mark: Mark | GatewaySpan) -> None:
         waiting = self._waiting
         if len(waiting) >= QUEUE:
             self.dropped += 1
@@ -148,7 +148,7 @@ class Spans:
                 return
             self._wake.wait(_PAUSE)
 
-    def _send(self, batch: Sequence[Mark]) -> None:
+    def _send(self, batch: Sequence[Mark | GatewaySpan]) -> None:
         offset = time.time_ns() - self._clock()
         try:
             with _Words() as words:
@@ -171,7 +171,26 @@ class Spans:
         elif self.failure and not failure:
             log.info("spans are sent again", dropped=self.dropped)
 
-    def _span(self, mark: Mark, offset: int) -> ReadableSpan:
+    def _own_span(self, own: GatewaySpan, offset: int) -> ReadableSpan:
+        def context(span: str) -> SpanContext:
+            flags = TraceFlags(TraceFlags.SAMPLED)
+            return SpanContext(int(own.trace, 16), int(span, 16), is_remote=False, trace_flags=flags)
+
+        return ReadableSpan(
+            name=own.name,
+            context=context(own.span),
+            parent=context(own.parent) if own.parent else None,
+            resource=self._resource,
+            attributes=own.facts,
+            start_time=own.start + offset,
+            end_time=own.end + offset,
+            instrumentation_scope=_SCOPE,
+        )
+
+    def _span(self, mark: Mark | GatewaySpan, offset: int) -> ReadableSpan:
+        return self._own_span(mark, offset) if isinstance(mark, GatewaySpan) else self._message_span(mark, offset)
+
+    def _message_span(self, mark: Mark, offset: int) -> ReadableSpan:
         trace, flags = int(mark.context[3:35], 16), TraceFlags(int(mark.context[53:55], 16))
         state = TraceState.from_header([mark.state]) if mark.state else None
         own = int(mark.context[36:52], 16)

@@ -67,6 +67,21 @@ class Mark(NamedTuple):
     facts: dict[str, str | int]  # what else there is to say, by attribute
 
 
+class GatewaySpan(NamedTuple):
+    """Something that this gateway did, and no message: a span of its own.
+
+    `start`, `end`: nanoseconds of the recorder's clock.
+    """
+
+    name: str
+    trace: str  # 32 hexadecimal digits
+    span: str  # 16
+    parent: str  # of the span that it is a part of; empty: none
+    start: int
+    end: int
+    facts: dict[str, str | int]
+
+
 class Traced(EventLog):
     """The broker's side of the recorder, and of the traces.
 

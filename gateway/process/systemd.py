@@ -23,13 +23,14 @@ _NAMELESS = "unknown"
 class InheritedSockets:
     """Sockets that systemd, or a parent process, opened for this process, by name.
 
-    Each can be taken once: two listeners on one socket would share its clients at random.
+    Each can be taken once at a time: two listeners on one socket would share its clients at random.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, socket.socket]] = ()) -> None:
         self._here: dict[str, list[socket.socket]] = {}
         for name, sock in pairs:
             self._here.setdefault(name, []).append(sock)
+        self._taken: dict[str, list[socket.socket]] = {}
         self._local = {name: all(map(_is_local, found)) for name, found in self._here.items()}
 
     @property
@@ -38,8 +39,14 @@ class InheritedSockets:
         return list(self._local)
 
     def take(self, name: str) -> list[socket.socket]:
-        """The sockets of that name; the caller owns them from now on."""
-        return self._here.pop(name, [])
+        """The sockets of that name, which the caller closes; then they may be taken again."""
+        if self._are_taken(name):
+            return []
+        self._taken[name] = [each.dup() for each in self._here.get(name, [])]
+        return list(self._taken[name])
+
+    def _are_taken(self, name: str) -> bool:
+        return any(each.fileno() >= 0 for each in self._taken.get(name, []))
 
     def are_local(self, name: str) -> bool:
         """True if only this machine can reach the sockets of that name; also if there are none."""
@@ -47,7 +54,8 @@ class InheritedSockets:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Lets multiprocessing hand the sockets to a process that it starts."""
-        return _hand_over, ([(name, sock) for name, found in self._here.items() for sock in found],)
+        left = {name: found for name, found in self._here.items() if not self._are_taken(name)}
+        return _hand_over, ([(name, sock) for name, found in left.items() for sock in found],)
 
 
 def _is_local(sock: socket.socket) -> bool:
@@ -112,6 +120,11 @@ def notify(**words: object) -> None:
 def ready(status: str) -> None:
     """Clients are served, or the files have been read again.  `status`: for `systemctl status`, one line."""
     notify(READY=1, STATUS=status)
+
+
+def waiting(status: str, seconds: float) -> None:
+    """The start takes longer, so long at least.  `status`: for `systemctl status`."""
+    notify(STATUS=status, EXTEND_TIMEOUT_USEC=int(seconds * 1e6))
 
 
 def reloading() -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import structlog
 
 from gateway.client import Client, ServerError, StompError, StompServer
+from gateway.client.errors import PASSING
 
 from .settings import address
 
@@ -24,17 +25,6 @@ log = structlog.get_logger("gateway.relay")
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
-# ERRORs of a server that has no room, or shuts down: neither the message nor the login is wrong.
-_PASSING = (
-    "says: the store cannot be written",
-    "says: memory limit reached",
-    "says: memory is full",
-    "says: server is shutting down",
-    "says: session ended",
-    "says: slow consumer",
-    "says: too many connections",
-    "says: too many delayed messages",
-)
 
 
 class LinkLost(Exception):
@@ -143,4 +133,4 @@ class ServerLink:
 
 
 def _is_passing(error: StompError) -> bool:
-    return any(words in str(error) for words in _PASSING)
+    return any(f"says: {words}" in str(error) for words in PASSING)

@@ -1,6 +1,6 @@
 """A node of a cluster in this process: its connections to the NATS servers, and its turns as standby and primary.
 
-    open_node          makes stream and bucket, opens the copy of the log
+    open_node          opens the copy of the log, makes stream and bucket
     turns              a gateway after the other, each until the node's part in the cluster changes
 
 Nothing here is imported without the setting `cluster`.
@@ -21,23 +21,32 @@ import trio
 from gateway import __version__
 from gateway.broker.core.ports import StoreError
 from gateway.cluster.lease import Lease
+from gateway.cluster.log import LogUnavailable
 from gateway.cluster.nats.connection import NatsOptions, ServerAddress
 from gateway.cluster.nats.credentials import CredentialsError, NatsCredentials
 from gateway.cluster.nats.faults import About, NatsRefused, NatsUnavailable
-from gateway.cluster.node import Node, NodeOptions, Term
+from gateway.cluster.node import Node, NodeOptions
+from gateway.cluster.presence import NameTaken
 from gateway.cluster.servers import Servers
+from gateway.cluster.term import Term
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.config.values import Address
-from gateway.runtime.gateway import Gateway
+from gateway.process import systemd
+from gateway.runtime.gateway import Gateway, load_functions
+from gateway.runtime.journal import check_recording
 from gateway.runtime.store import OpenStore
+from gateway.runtime.terms import step_down, tell_of_take_over
 
 log = structlog.get_logger("gateway.cluster")
 
 T = TypeVar("T")
 
 START_PATIENCE = 30.0
-"""Seconds in which the NATS servers must answer at the start."""
+"""Seconds at the start for what the NATS servers may lack because they start, too, like streams and other servers."""
+
+_SAY_EVERY = 30.0
+"""Seconds between two words about servers that do not answer."""
 
 FAILING = 5.0
 """Seconds for which the store of a primary may fail while another node could take over."""
@@ -106,18 +115,35 @@ def _reason(error: OSError) -> str:
 
 @asynccontextmanager
 async def open_node(settings: Settings) -> AsyncIterator[Node]:
-    """A node that stands by, for the block.  Raises StartError: servers, credentials or file cannot be used."""
+    """A node that stands by, for the block.
+
+    Raises StartError: servers, credentials or file cannot be used, or what this node needs as primary.
+    """
+    if settings.handlers:
+        load_functions(settings)
+    await trio.to_thread.run_sync(check_recording, settings)
     with Servers(partial(nats_options, settings), settings.cluster) as servers:
         if not await _answered(settings, servers.check):
             log.info("the NATS servers do not tell whether their sync_interval is always")
-        await _answered(settings, partial(servers.make, settings.cluster_replicas))
         stream, directory, snapshots = servers.log(), servers.directory(), servers.snapshots()
-        node = Node(_node_options(settings), stream, directory, servers.directory("lease"), snapshots, servers.log())
+        node = Node(
+            _node_options(settings),
+            stream,
+            directory,
+            servers.directory("lease"),
+            snapshots,
+            servers.log(),
+            servers.rooms,
+        )
         try:
-            await node.open()
-        except StoreError as error:
-            raise StartError(unusable("store", error)) from None
-        try:
+            try:
+                applied = await node.open()
+                await _answered(settings, partial(servers.make, settings.cluster_replicas, applied))
+                await node.join()
+            except NameTaken as error:
+                raise StartError(unusable("cluster_node", error)) from None
+            except StoreError as error:
+                raise StartError(unusable("store", error)) from None
             yield node
         finally:
             with trio.CancelScope(shield=True):
@@ -128,11 +154,18 @@ def _node_options(settings: Settings) -> NodeOptions:
     assert settings.store_file is not None  # the settings have seen to it
     address = settings.cluster_address or next(iter([*settings.tcp, *settings.websocket]), "")
     return NodeOptions(
-        settings.cluster, settings.node_name, address, __version__, settings.store_file, url=_url_of(settings)
+        settings.cluster,
+        settings.node_name,
+        address,
+        __version__,
+        settings.store_file,
+        settings.cluster_snapshot_after,
+        url_of(settings),
+        replicas=settings.cluster_replicas,
     )
 
 
-def _url_of(settings: Settings) -> str:
+def url_of(settings: Settings) -> str:
     """The URL of this node's pages; empty: it cannot be known of all addresses, or of a socket."""
     if settings.cluster_url:
         return settings.cluster_url.rstrip("/")
@@ -141,15 +174,20 @@ def _url_of(settings: Settings) -> str:
 
 
 async def _answered(settings: Settings, ask: Callable[[], T]) -> T:
-    """Ask the servers, which may still be starting.  Raises StartError: they refuse, or do not answer."""
-    until = trio.current_time() + START_PATIENCE
+    """Ask the servers, until they answer.  Raises StartError: they refuse, or lack something."""
+    until, say_at = trio.current_time() + START_PATIENCE, 0.0
     while True:
         try:
-            return await trio.to_thread.run_sync(ask)
-        except NatsUnavailable as error:
-            if isinstance(error, NatsRefused) or trio.current_time() >= until:
-                raise StartError(unusable(_setting(settings, error.about), error)) from None
-            log.info("waiting for the NATS servers", reason=str(error))
+            return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
+        except (NatsUnavailable, LogUnavailable) as error:
+            about, now = error.about if isinstance(error, NatsUnavailable) else None, trio.current_time()
+            if isinstance(error, NatsRefused) or (about is not None and now >= until):
+                raise StartError(unusable(_setting(settings, about), error)) from None
+            # A service manager that ended this process would have to start it again, to no other effect.
+            if now >= say_at:
+                log.warning("waiting for the NATS servers", reason=str(error))
+                systemd.waiting("waiting for the NATS servers", 2 * _SAY_EVERY)
+                say_at = now + _SAY_EVERY
         await trio.sleep(_AGAIN)
 
 
@@ -199,11 +237,18 @@ async def turns(
 async def _decide(node: Node, opener: Opener, term: Term, stopping: trio.Event) -> None:
     async with opener(store=term.store, lease=term.lease) as gateway:
         _show(node, gateway)
+        term.on_lost = gateway.abandon
+        if term.reason:  # it was lost while the gateway opened
+            gateway.abandon()
+        if node.took is not None:
+            node.took.reached("recovery", gateway.recovered)
+        node.opened(term)
+        tell_of_take_over(gateway, node, term)
         async with _until(stopping), trio.open_nursery() as nursery:
             nursery.start_soon(_watch_store, node, gateway)
             await node.decide(term)
             nursery.cancel_scope.cancel()
-        gateway.abandoned = bool(term.reason)
+        await step_down(gateway, node, term)
 
 
 @asynccontextmanager
@@ -227,8 +272,8 @@ async def _watch_store(node: Node, gateway: Gateway) -> None:
     failing_since = math.inf
     while True:
         await trio.sleep(_LOOK_AT_STORE)
-        # Without the servers of the log, no other node could do better.
-        if storage.is_failing and not node.unavailable and node.has_standby:
+        # Without the servers of the log, and where these are full, no other node could do better.
+        if storage.is_failing and not (node.unavailable or node.full) and node.has_standby:
             failing_since = min(failing_since, trio.current_time())
             if trio.current_time() - failing_since >= FAILING:
                 node.give_up(f"its store fails: {storage.failure}")
@@ -239,4 +284,4 @@ async def _watch_store(node: Node, gateway: Gateway) -> None:
 def _show(node: Node, gateway: Gateway) -> None:
     """Let node and gateway know each other."""
     gateway.node = node
-    node.load = lambda: gateway.connection_limits.connections
+    node.load = lambda: gateway.connection_limits.all_connections

@@ -14,6 +14,7 @@ clients would wait without an answer, so they get the ERROR with the time to com
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
@@ -25,7 +26,7 @@ import trio
 
 from gateway import __version__
 from gateway.auth.rules import Rules
-from gateway.broker import Broker, Quotas
+from gateway.broker import Broker, Quotas, Session
 from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
@@ -35,8 +36,9 @@ from gateway.broker.model.policy import Policies
 from gateway.broker.session.recheck import recheck
 from gateway.codec import Limits, ProtocolError
 from gateway.config.errors import StartError as StartError
+from gateway.config.errors import start_errors
 from gateway.config.settings import Settings, wrong
-from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
+from gateway.handlers import DEAD_LETTERS, OF_SENDS, Handlers, HandlersError, Runner, load
 from gateway.journal import Journal
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
@@ -46,19 +48,23 @@ from gateway.transports import ConnectionHandler, Listening, Server, TransportOp
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
 from gateway.transports.flow.connected import NO_BODY
-from gateway.transports.flow.connection_limits import Capacity, within_files
+from gateway.transports.flow.connection_limits import Capacity, room_for, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
-from gateway.transports.server import Lease
+from gateway.transports.server import NO_LEASE, Lease
 
 if TYPE_CHECKING:
     from gateway.cluster.node import Node
     from gateway.observe.spans import Spans
+    from gateway.runtime.edges import EdgePart, Edges
+    from gateway.runtime.remote_edges import EdgeListeners
     from gateway.transports.wire.certificates import TlsCertificates
 
 log = structlog.get_logger("gateway")
 
 # Seconds for the last batches.
 LONGEST_WRITE = 10.0
+
+_NO_LINK = "the edges of this node have no link to the primary"
 
 # A body before login is a mistake or an attack; so many bytes of it are read and ignored.
 _CONNECT_BODY = 1024
@@ -128,10 +134,15 @@ class Gateway:
         self.certificates: TlsCertificates | None = None  # of the TLS listeners; None: there are none
         self.tracing: Spans | None = None  # sends spans to a collector; None: messages are not traced
         self.node: Node | None = None  # of a cluster; None: this gateway is alone
+        self.recovered = 0.0  # the monotonic time when the broker had all that the store has
         self.drained = False
-        self.abandoned = False  # what it has in memory counts no more: it ends at once, and writes nothing
+        self.is_written = False  # it is finished, and all batches are in the store
+        self._finishing = trio.CancelScope(shield=True)
+        self._is_finishing = False
         self._server = server
         self.functions = functions  # of the operator; None: there are none
+        self.edges: Edges | None = None  # the processes that have the sockets; None: this one has them
+        self.remote_edges: EdgeListeners | None = None  # those on other machines; None: it does not listen for them
         self._listening = trio.CancelScope()
         self._own_listeners: list[trio.CancelScope] = []  # within it: those that are not systemd's
         self._drained_by = 0.0
@@ -140,6 +151,11 @@ class Gateway:
     async def identify(self, credentials: Credentials) -> Identity:
         """The identity of a client without a session.  Raises LoginRefused: the credentials are refused."""
         return await identify(self._server, credentials)
+
+    def edge_of(self, session: Session) -> str | None:
+        """The edge that has the connection of a session; None: this process has it, or it has none."""
+        connection = self._server.connections.get(session)
+        return None if connection is None else connection.edge
 
     @property
     def is_standby(self) -> bool:
@@ -153,18 +169,31 @@ class Gateway:
 
     def not_ready(self) -> str | None:
         """The reason why new clients must not be sent here; None: they may."""
+        node = self.node
         if self._server.standby is not None:
-            return f"this node is a standby: {self._server.standby()}"
+            where = self._server.standby()
+            if node is not None and node.edges is not None and not node.is_drained:
+                return None if node.edges.are_up else _NO_LINK
+            if node is not None and node.failure:
+                return f"this node is a standby that cannot take over: {node.failure}; {where}"
+            if node is not None and node.is_drained:
+                return f"this node is drained: {where}"
+            return f"this node is a standby: {where}"
         if self._server.draining:
             return "the gateway is shutting down"
         # Full memory is a reason; short memory is not: it would keep away the consumers, which alone can make room.
         if self.memory_guard.reason:
             return f"memory is full: {self.memory_guard.reason}"
+        if node is not None and node.edges is not None and not node.edges.are_up:
+            return _NO_LINK
+        if self._server.unready:
+            return self._server.unready
         storage = self.broker.storage
+        if storage is not None and storage.is_suspended:
+            return f"the lease is not renewed: {NO_LEASE}"
         if storage is None or not storage.failure:
             return None
-        why = "the store has failed" if storage.is_failing else "the store is short of room"
-        return f"{'the lease is not renewed' if storage.is_suspended else why}: {storage.failure}"
+        return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
 
     def complaints(self) -> dict[str, str]:
         """Faults that do not keep clients away: name -> sentence."""
@@ -192,6 +221,11 @@ class Gateway:
         # All before the first one ends: else a client would get what another one gives back, marked as redelivered.
         for session in [each.session for each in connections if each.session is not None]:
             session.pause()
+        is_final = not self._drain_asked.is_set()
+        if self.edges is not None:
+            self.edges.close(is_final=is_final)
+        for link in self._server.links:
+            link.drain(error, is_final=is_final)
         for connection in connections:
             connection.end(error)
         with trio.move_on_at(self._drained_by):
@@ -228,10 +262,26 @@ class Gateway:
             log.error("the store does not take what is left")
         return not waiting.cancelled_caught
 
+    async def finish(self) -> None:
+        """Drain, and write the last batches; once, and not at all when the gateway is abandoned."""
+        if self._finishing.cancel_called or self._is_finishing:
+            return
+        self._is_finishing = True
+        with self._finishing:
+            await self.drain()
+            self.is_written = await self.store_all()
+
+    def abandon(self) -> None:
+        """Finish nothing more, now and later: what is in memory counts no more."""
+        self._finishing.cancel()
+
     def reload(self) -> None:
         """Read again all reloadable files; a file that cannot be used changes nothing."""
         self._reading.forget()
         reload_all(self.reloadables)
+        for edges in (self.edges, None if self.node is None else self.node.edges):
+            if edges is not None:
+                edges.reload(self.in_force.now)
         self._reading.forget()  # frees the settings
         self.warn()
 
@@ -243,6 +293,32 @@ class Gateway:
         """Apply changed settings to new connections."""
         self.trusted.replace(settings.trusted_proxies)
         self._server.options = replace(self._server.options, allowed_origins=tuple(settings.allowed_origins))
+
+    async def take_clients(
+        self, settings: Settings, opened: dict[str, Listening], nursery: trio.Nursery, *, decides: bool
+    ) -> None:
+        """Listen, or have edges listen; `decides`: this gateway is a primary, and may have edges.
+
+        Raises StartError: an edge cannot start, or links of edges cannot be had.
+        """
+        server = self._server
+        if decides and settings.edges:
+            from gateway.edges.primary import PrimaryLink
+            from gateway.runtime.edges import Edges
+
+            self.edges = Edges(settings, opened, partial(PrimaryLink, server))
+            server.memory_guard.elsewhere = self.edges.memory
+            await nursery.start(self.edges.run)
+        else:
+            handlers = [handler_of(kind, server, settings, self.certificates, self.trusted) for kind in opened]
+            nursery.start_soon(self._listen, list(zip(handlers, opened.values(), strict=True)), nursery)
+        if decides and settings.edge_listen:
+            from gateway.runtime.remote_edges import EdgeListeners
+
+            links = opened["edge_listen"] = await open_all("edge_listen", settings.edge_listen)
+            self.addresses["edge_listen"] = links.addresses
+            self.remote_edges = EdgeListeners(settings, server, links)
+            nursery.start_soon(self.remote_edges.run)
 
     async def _listen(
         self, accepting: Iterable[tuple[ConnectionHandler, Listening]], connections: trio.Nursery
@@ -274,6 +350,7 @@ async def open_gateway(
     store: OpenStore | None = None,
     lease: Lease | None = None,
     standby: Callable[[], str] | None = None,
+    edge: EdgePart | None = None,
 ) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
@@ -283,73 +360,108 @@ async def open_gateway(
         read: reads the settings again, for a reload; by default they never change.
         store, lease: of the primary of a cluster; None: the store is that of the settings.
         standby: says where the primary is; then every client is refused with it, and nothing is stored or recorded.
+        edge: the part of an edge: its sessions are elsewhere, and its listeners are open.
 
     Raises StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
     cannot be used.
     """
-    certificates = read_certificates(settings)
+    certificates, told = read_certificates(settings), settings
     if standby is not None:
         settings = settings.model_copy(
             update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": ""}
         )
-    elif store is None:
+    elif store is None and edge is None:
         store = await open_the_store(settings)
     policies = policies_of(settings)
     reading = Reading(read or (lambda: settings))
     rules = Rules(settings.rule, lambda: reading().rule)
-    server = _server_of(settings, authenticator, policies, store, rules)
+    server = _server_of(settings, authenticator, policies, store, rules, edge)
     server.lease = lease
     server.standby, server.draining = standby, standby is not None
     opened: dict[str, Listening] = {}
     async with _closing(opened), _keeping(settings, server, policies, store) as kept:
         functions = runner_of(settings, server)
-        for kind, texts in addresses_of(settings):
-            opened[kind] = await open_all(kind, texts)
+        if edge is None or edge.listening is None:
+            await _open_listeners(settings, opened, are_open=standby is None or settings.cluster_standby_listens)
+        else:
+            opened |= edge.listening
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
-        with last_words(server.broker):
+        with last_words(server.broker), start_errors():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(server.run)
                 if functions is not None:
                     nursery.start_soon(functions.run)
-                gateway = Gateway(settings, server, addresses, functions, kept.journal, reading)
+                gateway = Gateway(told, server, addresses, functions, kept.journal, reading)
                 gateway.certificates = certificates
-                gateway.tracing = kept.tracing
+                gateway.tracing, gateway.recovered = kept.tracing, kept.recovered
                 users: Reloadable | None = None
                 if isinstance(authenticator, Reloadable):
                     users = SessionReviewer(authenticator.name, authenticator.reload, server)
-                changing = (certificates, users, rules, gateway.in_force)
+                # The primary reads settings and rules, and tells its edges.
+                own = () if edge is not None and edge.listening is not None else (rules, gateway.in_force)
+                changing = (certificates, users, *own)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
-                accepting = [
-                    (handler_of(kind, server, settings, certificates, gateway.trusted), opened[kind]) for kind in opened
-                ]
-                nursery.start_soon(gateway._listen, accepting, nursery)
+                decides = standby is None and edge is None
+                await gateway.take_clients(settings, opened, nursery, decides=decides)
                 nursery.start_soon(gateway._drain_when_asked)
-                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
-                gateway.warn()
-                if standby is None:
+                if edge is None or edge.listening is None:
+                    log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items() if names})
+                    gateway.warn()
+                if decides:
                     tell_of_memory(settings)
                 try:
                     yield gateway
                 finally:
-                    with trio.CancelScope(shield=True):
-                        if not gateway.abandoned:
-                            await gateway.drain()
-                            kept.is_written = await gateway.store_all()
+                    await gateway.finish()
+                    kept.is_written = gateway.is_written
                     nursery.cancel_scope.cancel()
 
 
 def _server_of(
-    settings: Settings, authenticator: Authenticator, policies: Policies, store: OpenStore | None, rules: Rules
+    settings: Settings,
+    authenticator: Authenticator,
+    policies: Policies,
+    store: OpenStore | None,
+    rules: Rules,
+    edge: EdgePart | None,
 ) -> Server:
     options = options_of(settings)
-    capacity = within_files(options.capacity, is_set="max_connections" in settings.model_fields_set)
+    if edge is not None:
+        from gateway.edges.edge import EdgeServer
+
+        capacity = replace(options.capacity, max_connections=room_for(options.capacity.max_connections)[0])
+        edge_server = EdgeServer(
+            edge.link,
+            edge.connect,
+            authenticator,
+            quotas_of(settings),
+            replace(options, capacity=capacity),
+            longest_silence=edge.longest_silence,
+        )
+        watch_process(edge_server.memory_guard, settings.memory_mark, is_told=False)
+        return edge_server
+    # Edges have the sockets, each with files of its own.
+    processes = max(settings.edges, 1)
+    capacity = within_files(options.capacity, processes, is_set="max_connections" in settings.model_fields_set)
     options = replace(options, capacity=capacity)
-    quotas = within_mark(quotas_of(settings), settings.memory_mark)
+    quotas = within_mark(quotas_of(settings), settings.memory_mark, 1 + settings.edges)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(server.memory_guard, settings.memory_mark)
     # Sessions that the changed rules no longer allow are ended.
     rules.on_change(lambda: recheck(server.broker.sessions.values(), server.broker.context))
     return server
+
+
+async def _open_listeners(settings: Settings, opened: dict[str, Listening], *, are_open: bool) -> None:
+    """Open all listeners; they are closed again at once where they must not be open yet.
+
+    So an address that cannot be opened is known at the start of a standby, not when it takes over.
+    """
+    for kind, texts in addresses_of(settings):
+        opened[kind] = await open_all(kind, texts)
+        if not are_open:
+            await close(opened[kind])
+            opened[kind] = Listening([], [])
 
 
 @asynccontextmanager
@@ -365,10 +477,15 @@ async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
 
 @dataclass
 class _Kept:
-    """Journal and traces of a running gateway.  `is_written`: all batches are in the store."""
+    """Journal and traces of a running gateway.
+
+    `recovered`: the monotonic time when the broker had all that the store has.  `is_written`: all batches are in the
+    store.
+    """
 
     journal: Journal | None = None
     tracing: Spans | None = None
+    recovered: float = 0.0
     is_written: bool = False
 
 
@@ -398,6 +515,7 @@ async def _keeping(
             damaged = recover_from(store, server.broker)  # may block: no listener is open
             assert server.committer is not None  # it came with the store
             server.committer.damaged += damaged
+        kept.recovered = time.monotonic()
         yield kept
 
 
@@ -422,8 +540,14 @@ def runner_of(settings: Settings, server: Server) -> Runner | None:
         await server.back_pressure.end_turn(runner)
 
     try:
-        return Runner(server.broker, load(settings.handlers), settle)
-    except HandlersError as error:
-        raise StartError(wrong("handlers", error)) from None
+        return Runner(server.broker, load_functions(settings), settle)
     except ProtocolError as error:
         raise StartError(wrong("handlers", f"it has too many functions: {error.detail}")) from None
+
+
+def load_functions(settings: Settings) -> Handlers:
+    """Import the operator's functions.  Raises StartError: they cannot be loaded."""
+    try:
+        return load(settings.handlers)
+    except HandlersError as error:
+        raise StartError(wrong("handlers", error)) from None

@@ -30,7 +30,7 @@ from gateway.broker.model.policy import Policies
 from gateway.config.errors import StartError, not_installed, unusable
 from gateway.config.kinds import bodies
 from gateway.config.settings import Settings
-from gateway.journal import Journal, JournalError, Mended
+from gateway.journal import Journal, JournalError, Mended, check
 from gateway.observe.tracing import Traced
 from gateway.transports import Server
 
@@ -56,7 +56,7 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
     opening: Callable[[], Journal] = partial(
         Journal,
         settings.journal,
-        settings.journal_id,
+        settings.journal_name,
         run=Message.run.decode(),
         bodies=_bodies(policies, bodies(settings.journal_bodies)),
         sync=settings.journal_sync,
@@ -76,8 +76,19 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
     if settings.journal_gauges:
         Gauges(broker, records, settings.journal_gauges).begin()
     journal.start()
-    log.info("recording", journal=str(settings.journal / settings.journal_id), epoch=journal.epoch)
+    log.info("recording", journal=str(settings.journal / settings.journal_name), epoch=journal.epoch)
     return journal
+
+
+def check_recording(settings: Settings) -> None:
+    """Try whether the primary of a cluster could open journal and traces here.  Blocks; raises StartError."""
+    if settings.journal is not None:
+        try:
+            check(settings.journal / settings.journal_name)
+        except JournalError as error:
+            raise StartError(unusable("journal", error)) from None
+    if settings.trace_endpoint:
+        import_tracing()
 
 
 async def close_journal(journal: Journal, broker: Broker) -> None:
@@ -127,11 +138,9 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     """
     if not settings.trace_endpoint:
         return None
-    try:
-        # Costs 100 ms and 20 MB, and is not installed everywhere.
-        from gateway.observe.spans import Spans, over_http
-    except ImportError as error:
-        raise StartError(not_installed("trace_endpoint", error, "otel")) from None
+    import_tracing()
+    from gateway.observe.spans import Spans, over_http
+
     recorder = NullRecorder(time.monotonic_ns) if journal is None else journal
     exporter = over_http(settings.trace_endpoint)
     spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
@@ -139,6 +148,14 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     spans.start()
     tracing_log.info("tracing", endpoint=settings.trace_endpoint, ratio=settings.trace_ratio)
     return spans
+
+
+def import_tracing() -> None:
+    """Import what costs 100 ms and 20 MB, and is not installed everywhere.  Raises StartError: it is missing."""
+    try:
+        import gateway.observe.spans  # noqa: F401
+    except ImportError as error:
+        raise StartError(not_installed("trace_endpoint", error, "otel")) from None
 
 
 async def close_tracing(spans: Spans, broker: Broker) -> None:

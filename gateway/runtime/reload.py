@@ -92,6 +92,12 @@ class InForce:
         self._read = read or (lambda: settings)
         self._had_file = toml_file.config_file().is_file()
 
+    def take(self, settings: Settings) -> None:
+        """Let settings be in force."""
+        self.now = settings
+        for tell in self.on_change:
+            tell(settings)
+
     def reload(self) -> str | None:
         """Read the settings again; those of `RELOADED` are in force at once, and the log names both kinds.
 
@@ -110,8 +116,7 @@ class InForce:
         left = [name for name in differing if name not in (*RELOADED, _RULES)]
         self.now = mixed
         if taken:
-            for tell in self.on_change:
-                tell(mixed)
+            self.take(mixed)
             log.info("settings have changed", settings=", ".join(taken))
         if left:
             log.warning("settings have changed that need a restart", settings=", ".join(left))

@@ -221,6 +221,10 @@ class SQLiteStore:
         with told(path):
             self._sql("VACUUM INTO ?", (str(path),))
 
+    def interrupt(self) -> None:
+        """End the call that is under way, if any, with a StoreError; from any thread."""
+        self._connection.interrupt()
+
     def notice(self) -> str:
         """News for the operator since the last call; empty: none."""
         hidden, self._hidden = self._hidden, 0

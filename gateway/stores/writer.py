@@ -8,6 +8,7 @@ A failed write or read is tried again until it succeeds, each after a pause of i
 can still be written.  Damaged messages are left out of their page (`repair`) and stay in the file.
 """
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -26,8 +27,9 @@ log = structlog.get_logger("gateway.store")
 
 T = TypeVar("T")
 
-# Seconds until the next attempt after a failure.
+# Seconds until the next attempt after a failure, and after one that may pass by itself.
 RETRY_AFTER = 1.0
+RETRY_SOON = 0.25
 # Seconds between two lines of the log for reads that fail.
 _QUIET = 60.0
 # Most seconds between two checks of the disk.
@@ -70,6 +72,7 @@ class Committer:
         self._written = trio.lowlevel.ParkingLot()
         self._thread = trio.CapacityLimiter(1)
         self._due = 0.0  # time of the next attempt to write; 0: none has failed
+        self._since = math.inf  # time of the first attempt that failed, after the last one that did not
         self._readings: list[_Reading] = []
         self._limiter = LogLimiter(quiet=_QUIET)
         self._bytes = 0  # written since `_much` was set
@@ -140,30 +143,44 @@ class Committer:
         return batch is not None or has_read
 
     async def _write(self, batch: Batch) -> None:
-        started = time.perf_counter()
+        began, started = trio.current_time(), time.perf_counter()
         try:
             await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
             self.on_turn()
         except StoreError as error:
             self.on_turn()
             self.failures += 1
-            if not self._storage.is_failing:
-                log.error("the store has failed", reason=str(error))
-            self._due = trio.current_time() + RETRY_AFTER
-            self._storage.failed(str(error), error.public)
+            self._since = min(self._since, began)
+            self._fail(error)
         else:
             self.commits += 1
             self.seconds += time.perf_counter() - started
             self.rows += len(batch.rows)
             if self._storage.is_failing:
                 log.info("the store works again")
-            self._due = 0.0
+            elif self._storage.is_waiting:
+                log.info("commits wait no more", seconds=round(trio.current_time() - self._since, 1))
+            self._due, self._since = 0.0, math.inf
             self._storage.written()
             self._bytes += batch.nbytes
             if self._bytes > LOOK_AFTER_BYTES:
                 self._bytes = 0
                 self._much.set()
                 self._much = trio.Event()
+
+    def _fail(self, error: StoreError) -> None:
+        """An attempt to write has failed: the next one may be better, or clients are told."""
+        storage, now = self._storage, trio.current_time()
+        if not storage.is_failing and now - self._since < error.patience:
+            if not storage.is_waiting:
+                log.warning("commits wait for the store", reason=str(error))
+            self._due = now + RETRY_SOON
+            storage.wait()
+            return
+        if not storage.is_failing:
+            log.error("the store has failed", reason=str(error))
+        self._due = now + RETRY_AFTER
+        storage.failed(str(error), error.public)
 
     # reading
 

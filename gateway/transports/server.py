@@ -23,15 +23,18 @@ from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.errors import SessionEnded
+from gateway.broker.headers.connect import beat_interval
 from gateway.broker.headers.parse import Misspelt
 from gateway.broker.model.access import Access
 from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
+from gateway.broker.session.recheck import recheck_session
+from gateway.codec import ProtocolError, encoder
 from gateway.log_limiter import LogLimiter
 
 from ..stores.writer import Committer, Housekeeper
 from .flow.back_pressure import BackPressure
-from .flow.connected import Connected, TransportOptions
+from .flow.connected import Connected, Login, TransportOptions
 from .flow.connection_limits import ConnectionLimits
 from .flow.frame_trace import FrameTraces
 from .flow.memory_guard import MemoryGuard
@@ -56,9 +59,29 @@ _NO_EFFECT = "a header of SUBSCRIBE has no effect"
 _LINES = 20
 
 
+# Milliseconds after which the clients of a primary that ends in order may come back: the next one is there by then.
+_HANDOVER_RETRY = 500
 # Seconds between two looks at the lease; a busy server looks with each turn.
 _LOOK_AT_LEASE = 0.25
-_NO_LEASE = "the cluster does not answer, and another node may become primary"
+NO_LEASE = "the cluster does not answer, and another node may become primary"
+
+
+def agreed_beats(options: TransportOptions, login: Login) -> tuple[int, int]:
+    """Milliseconds between the server's heart-beats, and between the client's; 0: none."""
+    cx, cy = login.heart_beat
+    every = beat_interval(options.heartbeat_send, cy), beat_interval(cx, options.heartbeat_receive)
+    return round(every[0] * 1000), round(every[1] * 1000)
+
+
+def _connected_headers(session: Session, options: TransportOptions) -> dict[str, str]:
+    """The headers of CONNECTED (CON-06 to CON-08)."""
+    headers = {"version": session.version.name, "session": session.id, "server": options.server}
+    if session.user != session.id and "\n" not in session.user and "\r" not in session.user:
+        headers["user-name"] = session.user  # CONNECTED has no escapes
+    # STOMP 1.0 has no heart-beats; RabbitMQ and ActiveMQ say that so.
+    has_beats = session.version.heartbeats
+    headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}" if has_beats else "0,0"
+    return headers
 
 
 class Lease(Protocol):
@@ -67,6 +90,23 @@ class Lease(Protocol):
     @property
     def holds(self) -> bool:
         """True if no other node can be primary yet."""
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if clients need not wait for its renewal any more."""
+
+
+class GatheringLink(Protocol):
+    """A link to a process that has the sockets of some sessions: what these get in one flush goes there at once."""
+
+    def begin_flush(self) -> None:
+        """Outboxes are being flushed."""
+
+    def end_flush(self) -> None:
+        """They are flushed, those of its sessions among them."""
+
+    def drain(self, error: ProtocolError, *, is_final: bool) -> None:
+        """All sessions are being ended by an error; `is_final`: this process ends."""
 
 
 class HeaderLogs:
@@ -145,6 +185,7 @@ class Server:
         self.turn_time = 0.0  # trio's clock when a turn began: good enough for heart-beats, and cheaper than asking
         self.connections: dict[Session, Connected] = {}
         self.open_connections: set[Connected] = set()  # also those in their handshake or being closed
+        self.links: list[GatheringLink] = []
         self.timers = TimerWheel()
         patience = options.slow_consumer_timeout
         self.back_pressure = BackPressure(self.broker, self.timers, self.flush, patience, self.connections)
@@ -175,18 +216,68 @@ class Server:
         self.committer = committer = Committer(storage, store, self.flush)
         self._housekeeper = Housekeeper(storage, store, committer)
 
-    def access_of(self, identity: Identity, link: Link) -> Access | None:
-        """The permissions of a user on this transport and address; None: all."""
-        if self._authorizer is None:
-            return None
-        return self._authorizer.access_of(identity, link.transport, link.remote.address)
+    def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
+        """The permissions of a user on a transport, from an address; None: all."""
+        return None if self._authorizer is None else self._authorizer.access_of(identity, transport, address)
+
+    async def log_in(self, connection: Connected, login: Login) -> tuple[Session, Connected | None]:
+        """Open the session of a client; returns also the connection of the session that it replaces.
+
+        Raises ProtocolError: there is no room for one more.
+        """
+        return self.open_session(connection, login)
+
+    def open_session(
+        self, connection: Connected, login: Login, *, is_told: bool = True
+    ) -> tuple[Session, Connected | None]:
+        """As `log_in`, without a wait; CONNECTED is in the outbox, if the client is told."""
+        identity, options = login.identity, self.options
+        last = self.broker.known.get((identity.user, login.client_id))
+        replaced = None if last is None else self.connections.get(last)
+        connection.slot.logs_in(identity.user, None if replaced is None else replaced.slot)
+        session = self.broker.open_session(
+            login.version,
+            identity.user,
+            peer=login.peer,
+            transport=login.transport,
+            connected_at=time.time(),
+            carrier=connection,
+            client_id=login.client_id,
+            access=self.access_of(identity, login.transport, login.address),
+            frame_end=login.frame_end,
+        )
+        session.heart_beat = agreed_beats(options, login)
+        self.session_opened(connection, session)
+        if is_told:
+            session.outbox.append(encoder.connected(_connected_headers(session, options), session.frame_end))
+        return session, replaced
+
+    def regroup(self, session: Session, identity: Identity, link: Link) -> None:
+        """The user of a session has other groups now."""
+        session.access = self.access_of(identity, link.transport, link.remote.address)
+
+    def recheck(self, session: Session) -> bool:
+        """End a session with a subscription that its groups do not allow; False: it ends."""
+        return recheck_session(session)
+
+    async def last_words(self, session: Session) -> None:
+        """Wait until all is in the outbox that a session that has ended still gets: receipts may wait for the store."""
+        if session.ended and self.committer is not None:
+            await self.committer.wait_for(session.batch)
 
     def shutting_down(self) -> SessionEnded:
         """The error that clients get while the gateway drains."""
         retry = self.options.drain_retry
         if self.standby is not None:
             return SessionEnded("this node is a standby", self.standby(), retry_after=retry)
+        if self.lease is not None:
+            retry = min(retry, _HANDOVER_RETRY)
         return SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
+
+    @property
+    def unready(self) -> str:
+        """Why no client should come here now; empty: they may."""
+        return ""
 
     def look_at_lease(self) -> None:
         """Deliver stored messages while no other node can be primary, and none else; before each turn."""
@@ -196,8 +287,11 @@ class Server:
         if self.lease.holds:
             if self.broker.resume(storage):
                 self._unfinished.set()  # `run` flushes what that put into outboxes
-        elif self.broker.suspend(storage, _NO_LEASE, _NO_LEASE):
+            return
+        if self.broker.suspend(storage):
             log.warning("stored messages are held back: the lease of the cluster could not be renewed")
+        if self.lease.is_overdue and not storage.failure:
+            storage.refuse(NO_LEASE, NO_LEASE)
 
     async def _watch_lease(self) -> None:
         while True:
@@ -291,6 +385,9 @@ class Server:
         """Write what lies in outboxes, as far as their sockets take it."""
         dirty = self.broker.dirty
         count = 0
+        links = [*self.links]
+        for link in links:
+            link.begin_flush()
         try:
             while dirty:
                 _flush(dirty.popleft())
@@ -301,6 +398,8 @@ class Server:
             # Cancelled in between: the rest belongs to other sessions.
             for _ in range(len(dirty)):
                 _flush(dirty.popleft())
+            for link in links:
+                link.end_flush()
 
     def relieve(self) -> None:
         self.back_pressure.relieve()

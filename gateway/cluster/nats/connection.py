@@ -1,8 +1,9 @@
 """One blocking connection to a server of NATS, for one thread.
 
 It is made when it is needed, to one server after the other, and made again after any fault.  Every call has a limit of
-time, except that the system looks up names in its own.  A request that fails says nothing about whether the server
-carried it out.
+time, except that the system looks up names in its own.  A server that says nothing for a while is asked for a PONG: one
+that is lost, whose machine or network tells nothing of that, costs a second and not the time of the call.  A request
+that fails says nothing about whether the server carried it out.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import protocol
 from .credentials import CredentialsError, NatsCredentials
-from .faults import About, NatsRefused, NoResponders, ServerRefuses, refusal_of, unavailable
+from .faults import About, NatsRefused, NoAnswer, NoResponders, ServerRefuses, refusal_of, unavailable
 from .protocol import Info, Message, NatsProtocolError, Parser, Ping, Pong, ServerError
 
 CONNECT_TIMEOUT = 2.0
@@ -27,8 +29,14 @@ CONNECT_TIMEOUT = 2.0
 _LEAST_TIMEOUT = 0.5
 """Seconds that each server has at least, if the call's own time is divided among them."""
 
+SILENCE = 0.5
+"""Seconds without a word until a server is asked for a PONG, and then until it counts as lost."""
+
 _LAME_DUCK = 1.0
 """Seconds in which a server that is about to stop must answer: what it has not answered then may be lost."""
+
+_MOVE = 0.25
+"""Seconds for the connection to a server that is only better than the one in use."""
 
 _CHUNK = 256 * 1024
 _NO_RESPONDERS = 503
@@ -92,6 +100,11 @@ class NatsConnection:
         self._messages: list[Message] = []  # that came, and that nothing has taken
 
     @property
+    def servers(self) -> Sequence[ServerAddress]:
+        """All that it may use."""
+        return self._options.servers
+
+    @property
     def server(self) -> str:
         """The server of the connection, or the one that is tried next, as sentences name it."""
         address = self._options.servers[self._next_server % len(self._options.servers)]
@@ -108,18 +121,26 @@ class NatsConnection:
         """
         return next(self._answers(subject, payload, headers, timeout))
 
-    def request_many(self, subject: str, payload: bytes = b"", timeout: float = 5.0) -> Iterator[Message]:
+    def request_many(
+        self, subject: str, payload: bytes = b"", timeout: float = 5.0, first: float = math.inf
+    ) -> Iterator[Message]:
         """Send a request that has several answers, the last with a status, which comes too.
 
-        `timeout`: seconds for all of it.  Raises NatsUnavailable: an answer is missing.
+        `timeout`: seconds for all of it.  `first`: for the first answer; where that is missing, the connection stays.
+        Raises NatsUnavailable: an answer is missing.
         """
-        for answer in self._answers(subject, payload, None, timeout):
+        for answer in self._answers(subject, payload, None, timeout, first):
             yield answer
             if answer.status:
                 return
 
     def _answers(
-        self, subject: str, payload: bytes, headers: Mapping[str, str] | None, timeout: float
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Mapping[str, str] | None,
+        timeout: float,
+        first: float = math.inf,
     ) -> Iterator[Message]:
         deadline = self._clock() + timeout
         try:
@@ -127,17 +148,19 @@ class NatsConnection:
             self._requests += 1
             inbox = f"{self._inbox}.{self._requests}"
             self._send(self._checked(protocol.publish(subject, inbox, payload, headers)), deadline)
+            limit = min(deadline, self._clock() + first)
             while True:
-                for message in self._received(deadline):
+                for message in self._received(limit):
                     if message.subject != inbox:
                         continue  # the late answer of an earlier request
                     if message.status == _NO_RESPONDERS:
                         raise NoResponders(f"nothing listens at {subject} of {self.server}")
+                    limit = deadline
                     yield message
         except _FAULTS as error:
             where = self.server
-            self.close()
-            self._next_server += 1  # another server may answer
+            if not isinstance(error, NoAnswer) or first == math.inf:
+                self.leave()  # another server may answer
             raise unavailable(where, error) from None
 
     def _checked(self, data: bytes) -> bytes:
@@ -147,6 +170,26 @@ class NatsConnection:
             sentence = f"{self.server} takes messages up to {most:,} bytes (max_payload), and not one of {size:,}"
             raise NatsRefused(sentence, About.SERVER)
         return data
+
+    def leave(self) -> None:
+        """End the connection; the next call begins with another server."""
+        self.close()
+        self._next_server += 1
+
+    def move_to(self, name: str) -> None:
+        """Use the server with that name; the one in use, if no other one that answers soon has it."""
+        here, servers = self._next_server, self._options.servers
+        if self.info.get("server_name") == name:
+            return
+        for number in range(here + 1, here + len(servers)):
+            self.close()
+            self._next_server = number
+            with suppress(CredentialsError, *_FAULTS):
+                self._open(servers[number % len(servers)], self._clock() + _MOVE)
+                if self.info.get("server_name") == name:
+                    return
+        self.close()
+        self._next_server = here
 
     def close(self) -> None:
         """End the connection; the next call makes a new one."""
@@ -165,8 +208,7 @@ class NatsConnection:
             except _FAULTS:
                 self.close()
         if self._stops < math.inf:
-            self._next_server += 1
-            self.close()
+            self.leave()
         if self._socket is None:
             self._connect(deadline)
 
@@ -255,9 +297,20 @@ class NatsConnection:
             pass
 
     def _received(self, deadline: float) -> list[Message]:
-        """The next messages; waits for one."""
+        """The next messages; waits for one, as long as the server is there."""
+        is_asked = is_there = False
         while not self._messages:
-            self._read(min(deadline, self._stops))
+            limit = min(deadline, self._stops)
+            try:
+                self._read(min(limit, self._clock() + SILENCE))
+                is_asked, is_there = False, True
+            except TimeoutError:
+                if is_there and not is_asked and self._clock() >= limit:
+                    raise NoAnswer from None
+                if is_asked or self._clock() >= limit:
+                    raise
+                self._send(protocol.PING, limit)
+                is_asked = True
         found, self._messages = self._messages, []
         return found
 
@@ -290,7 +343,7 @@ class NatsConnection:
         assert self._socket is not None  # the caller has connected
         rest = memoryview(data)
         while rest:  # `sendall` over TLS has its limit of time for each piece
-            self._socket.settimeout(self._left(deadline))
+            self._socket.settimeout(min(self._left(deadline), 2 * SILENCE))
             rest = rest[self._socket.send(rest) :]
 
     def _left(self, deadline: float) -> float:

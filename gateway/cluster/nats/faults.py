@@ -27,6 +27,10 @@ class NatsUnavailable(Exception):
         self.about = about
 
 
+class Unanswered(NatsUnavailable):
+    """A server is there, and has no answer to a request."""
+
+
 class NoResponders(NatsUnavailable):
     """A server answers that nothing listens at the subject."""
 
@@ -57,9 +61,15 @@ class ServerRefuses(Exception):
         return cls(f"ends the connection: {said}", None)
 
 
+class NoAnswer(TimeoutError):
+    """A server is there, and has no answer to a request."""
+
+
 def unavailable(where: str, error: Exception) -> NatsUnavailable:
     """The error of a call.  `where`: the server."""
     reason, about = _told(error)
+    if isinstance(error, NoAnswer):
+        return Unanswered(f"{where} {reason}")
     return NatsUnavailable(f"{where} {reason}") if about is None else NatsRefused(f"{where} {reason}", about)
 
 
@@ -79,6 +89,8 @@ def _told(error: Exception) -> tuple[str, About | None]:
     match error:
         case ServerRefuses():
             return str(error), error.about
+        case NoAnswer():
+            return "answers, and JetStream does not: the servers choose a leader, or have no majority", None
         case TimeoutError():
             return "does not answer", None
         case ConnectionRefusedError():

@@ -61,7 +61,7 @@ class ConnectionHandler:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve one accepted connection to its end."""
-        other_end = _other_end(stream)
+        other_end = peer_of(stream)
         if other_end is None:
             await trio.aclose_forcefully(stream)
             return
@@ -190,7 +190,7 @@ class ConnectionHandler:
         return None
 
 
-def _other_end(stream: trio.SocketStream) -> tuple[str, str] | None:
+def peer_of(stream: trio.SocketStream) -> tuple[str, str] | None:
     """Name and address of the peer; for a unix socket `unix` and an empty address; None: the peer has gone already."""
     try:
         address = stream.socket.getpeername()

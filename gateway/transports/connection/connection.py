@@ -11,7 +11,6 @@ it lives in the connection's nursery and ends when all is written.  Timers are t
 No exception may leave: it would end the whole listener.  So `serve` catches all, logs it and closes.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -23,10 +22,10 @@ from gateway.broker import Session
 from gateway.broker.core.freeing import freeing
 from gateway.broker.errors import SlowConsumer, TakenOver, TooCostly, TooLate, error_frame
 from gateway.broker.model.identity import Renewal
-from gateway.codec import Decoder, Frame, ProtocolError, encoder
+from gateway.codec import Decoder, Frame, ProtocolError
 
 from ..flow.back_pressure import Turn
-from ..flow.connected import Connected, FrameObserver
+from ..flow.connected import Connected, FrameObserver, Login
 from ..flow.connection_limits import Slot
 from ..flow.memory_guard import PartialFrame
 from ..server import Server
@@ -60,6 +59,8 @@ class Connection:
         *("_is_replaced", "_last_frame", "_link", "_nursery", "_observer", "_server"),
         *("session", "session_expiry", "slot", "writer"),
     )
+
+    edge = None
 
     def __init__(self, server: Server, link: Link, slot: Slot) -> None:
         self.session: Session | None = None
@@ -105,9 +106,10 @@ class Connection:
             if self.session is not None:
                 await in_steps(self.session.departing(lost=not self.session.ended))
                 await self._server.flush()  # to other clients, which shall not wait until we are closed
-                if self.session.ended and self._server.committer is not None:
-                    with trio.move_on_after(closing.LONGEST):  # its last receipts may wait for the store
-                        await self._server.committer.wait_for(self.session.batch)
+                with trio.move_on_after(closing.LONGEST):
+                    await self._server.last_words(self.session)
+                if self._ending is not None and self._failure is None and self.session.failed:
+                    await self._fail(self._ending, None)  # an edge may hear of it behind the DISCONNECT
             await self._close()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
@@ -162,32 +164,22 @@ class Connection:
 
     async def _open_session(self, frame: Frame) -> Connected | None:
         """Become a session; returns the connection of the session that it replaces, which is ending now."""
-        server = self._server
+        server, link = self._server, self._link
         self.slot.asks()
-        opening, identity = await log_in(server, self._link, frame)
-        last = server.broker.known.get((identity.user, opening.client_id))
-        replaced = None if last is None else server.connections.get(last)
-        self.slot.logs_in(identity.user, None if replaced is None else replaced.slot)
-        session = server.broker.open_session(
-            opening.version,
-            identity.user,
-            peer=self._link.peer,
-            transport=self._link.transport,
-            connected_at=time.time(),
-            carrier=self,
-            client_id=opening.client_id,
-            access=server.access_of(identity, self._link),
-            frame_end=self._link.frame_end,
+        opening, identity = await log_in(server, link, frame)
+        address, beats = link.remote.address, opening.heart_beat
+        login = Login(
+            opening.version, beats, opening.client_id, identity, link.peer, link.transport, address, link.frame_end
         )
+        session, replaced = await server.log_in(self, login)
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
-        self.writer = ConnectionWriter(server, self._link, self._nursery, session.outbox)
-        server.session_opened(self, session)
+        self.writer = ConnectionWriter(server, link, self._nursery, session.outbox)
         self._decoder.begin(opening.version, server.options.limits)
-        self._heartbeats = Heartbeats(server, session, self.writer, opening, self._link)
-        self.session_expiry = SessionExpiry(server, self._link, session, identity)
-        tell_of_login("connected", self._link, session, identity)
-        session.outbox.append(encoder.connected(self._connected_headers(session), session.frame_end))
+        self._heartbeats = Heartbeats(server, session, self.writer, link)
+        self.session_expiry = SessionExpiry(server, link, session, identity)
+        tell_of_login("connected", link, session, identity)
+        self.writer.flush()  # CONNECTED, which was there before the writer
         return replaced
 
     async def _wait_for_replaced(self, replaced: Connected) -> None:
@@ -203,17 +195,6 @@ class Connection:
         if not self._has_left:
             self._gone = self._gone or trio.Event()
             await self._gone.wait()
-
-    def _connected_headers(self, session: Session) -> dict[str, str]:
-        """The headers of CONNECTED (CON-06 to CON-08)."""
-        options = self._server.options
-        headers = {"version": session.version.name, "session": session.id, "server": options.server}
-        if session.user != session.id and "\n" not in session.user and "\r" not in session.user:
-            headers["user-name"] = session.user  # CONNECTED has no escapes
-        # STOMP 1.0 has no heart-beats; RabbitMQ and ActiveMQ say that so.
-        has_beats = session.version.heartbeats
-        headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}" if has_beats else "0,0"
-        return headers
 
     async def _read_frames(self) -> None:
         """The loop: the frames of a chunk, the end of the turn, the next chunk."""

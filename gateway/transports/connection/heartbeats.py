@@ -13,7 +13,7 @@ import math
 import trio
 
 from gateway.broker import Session
-from gateway.broker.headers.connect import Opening, beat_interval, send_early
+from gateway.broker.headers.connect import send_early
 from gateway.codec import ProtocolError
 
 from ..server import Server
@@ -42,9 +42,7 @@ class Heartbeats:
         *("held", "last_read"),
     )
 
-    def __init__(
-        self, server: Server, session: Session, writer: ConnectionWriter, opening: Opening, link: Link
-    ) -> None:
+    def __init__(self, server: Server, session: Session, writer: ConnectionWriter, link: Link) -> None:
         options = server.options
         self._server = server
         self._session: Session | None = session
@@ -52,11 +50,8 @@ class Heartbeats:
         self._ping = link.ping
         self._pipe: Pipe | None = link.pipe
         # Intervals in seconds, 0 where nothing is due.
-        cx, cy = opening.heart_beat
-        send_every = beat_interval(options.heartbeat_send, cy)
+        send_every, receive_every = [each / 1000 for each in session.heart_beat]
         self._send_every = send_early(send_every)
-        receive_every = beat_interval(cx, options.heartbeat_receive)
-        session.heart_beat = round(send_every * 1000), round(receive_every * 1000)
         self._receive_within = receive_every * options.heartbeat_margin
         self._ping_every = options.websocket_ping if self._ping else 0.0
         if self._ping_every and receive_every:
@@ -64,9 +59,9 @@ class Heartbeats:
             self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
         self.held = 0  # waits that keep us from reading this client; its silence does not count meanwhile
         self.last_read = self._last_ping = trio.current_time()
-        intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
-        if intervals:
-            server.timers.add(self, self.last_read + min([*intervals, _LONGEST_LOOK]))
+        every = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
+        if every:
+            server.timers.add(self, self.last_read + min([*every, _LONGEST_LOOK]))
 
     def stop(self) -> None:
         """The session has ended."""

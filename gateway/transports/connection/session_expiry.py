@@ -20,7 +20,6 @@ from gateway.broker.errors import NOT_A_USER, LoginRefused, RenewalRefused, Sess
 from gateway.broker.headers.connect import Opening, read_opening
 from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Credentials, Identity, Renewal
-from gateway.broker.session.recheck import recheck_session
 from gateway.codec import Frame
 
 from ..flow.connected import Reviewable, log_fields
@@ -217,17 +216,17 @@ class SessionExpiry:
             session.end(error)
         else:
             log.info("groups changed", **log_fields(session), groups=sorted(self.identity.groups))
-            recheck_session(session)
+            self._server.recheck(session)
 
     def _regroup(self) -> None:
-        self._session.access = self._server.access_of(self.identity, self._link)
+        self._server.regroup(self._session, self.identity, self._link)
 
     def _go_on(self, identity: Identity) -> None:
         session, groups = self._session, self.identity.groups
         self._begin(identity)
         if identity.groups != groups:
             self._regroup()
-            if not recheck_session(session):
+            if not self._server.recheck(session):
                 return
         tell_of_login("renewed", self._link, session, identity)
         session.renewed()

@@ -12,7 +12,7 @@ import trio
 
 from gateway.broker.core.outbox import Outbox
 
-from ..flow.connected import FrameObserver
+from ..flow.connected import FrameObserver, Relief
 from ..server import Server
 from ..wire.link import BrokenLink, Buffers, Link, advance
 
@@ -20,17 +20,18 @@ from ..wire.link import BrokenLink, Buffers, Link, advance
 _PARTS_PER_WRITE = 2048
 
 
-class ConnectionWriter:
+class ConnectionWriter(Relief):
     """Writes the outbox of one session."""
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        *("_control", "_counters", "_left", "_link", "_nursery", "_outbox", "_overhead", "_pack", "_relief"),
+        *("_control", "_counters", "_left", "_link", "_nursery", "_outbox", "_overhead", "_pack"),
         *("_send_nowait", "_server", "_stopped"),
         *("last_write", "rest", "writing"),
     )
 
     def __init__(self, server: Server, link: Link, nursery: trio.Nursery, outbox: Outbox) -> None:
+        super().__init__()
         self._server = server
         self._link = link
         # Looked up once: a broadcast does nothing but this.
@@ -40,7 +41,6 @@ class ConnectionWriter:
         self._nursery = nursery  # of the connection: the writer task lives in it
         self._outbox = outbox
         self._overhead = 0  # how many bytes of `rest` are not the outbox's
-        self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
         self._left: list[list[bytes] | Buffers] = []  # bytes that a peer that has gone never got
         self.rest: Buffers = []  # bytes that have left the outbox and are not written
@@ -169,18 +169,6 @@ class ConnectionWriter:
             self.rest += self._pack(parts, in_flight)
         self._overhead = sum(map(len, self.rest)) - in_flight
         return bool(self.rest)
-
-    async def wait_relief(self) -> None:
-        """Wait until the client has read most of its outbox, or is gone."""
-        if self._relief is None:
-            self._relief = trio.Event()
-        await self._relief.wait()
-
-    def release_waiters(self) -> None:
-        """Wake the tasks in `wait_relief`."""
-        if self._relief is not None:
-            self._relief.set()
-            self._relief = None
 
 
 async def write_all(link: Link, left: Buffers) -> None:

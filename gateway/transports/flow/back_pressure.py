@@ -22,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import structlog
 import trio
@@ -80,6 +80,15 @@ class Blockable(Protocol):
         """True if the other end has closed, which the reader of a blocked client does not see."""
 
 
+class Caused(NamedTuple):
+    """What a turn has caused that its client may have to wait for."""
+
+    kept: bool = True  # the methods of `Turn` explain each
+    stored: bool = False
+    published: bool = False
+    midway: bool = False
+
+
 class Turn:
     """What a client has caused since its turn began.
 
@@ -130,6 +139,10 @@ class Turn:
         """True if the client has begun a large frame."""
         return self._incomplete.is_large
 
+    def caused(self) -> Caused:
+        """All of these, as they are now: other clients have their turns while this one waits."""
+        return Caused(self.has_kept(), self.has_stored(), self.has_published(), self.is_midway())
+
 
 def _full(queues: Iterable[Fillable]) -> str | None:
     return next((queue.name for queue in queues if queue.full), None)
@@ -169,25 +182,38 @@ class BackPressure:
 
         `turn` is None for one of the server's own functions, which may have had messages kept.
         """
-        broker = self._broker
-        strained, full = broker.context.slow_consumers.take_strained(), broker.context.take_full()
+        context = self._broker.context
+        strained, full = context.slow_consumers.take_strained(), context.take_full()
         await self._flush()
         if turn is not None and turn.caused_work():
             self.turns.add((perf_counter() - turn.began) * 1e6)
+        if strained or full or self.is_short:
+            await self.block(publisher, Caused() if turn is None else turn.caused(), strained, full)
+
+    @property
+    def is_short(self) -> bool:
+        """True if a publisher may have to wait for memory, disk or journal."""
+        broker = self._broker
+        storage = broker.storage
+        return (
+            broker.memory.pressed
+            or broker.records.is_behind
+            or (storage is not None and (storage.holds_back or storage.is_short))
+        )
+
+    async def block(self, publisher: Blockable, caused: Caused, strained: set[Outbox], full: set[Fillable]) -> None:
+        """Block a publisher that has strained these outboxes, and filled these queues, as long as it must wait."""
+        broker = self._broker
         if strained:
             await self._wait_for(strained, publisher)
         if full:
             await self._wait_for_room(full, publisher)
-        if broker.memory.pressed:
-            kept = turn is None or turn.has_kept()
-            if kept or (turn is not None and turn.is_midway()):
-                await self._wait_for_memory(publisher, kept=kept)
-        if turn is None:
-            return
-        if turn.has_stored() and not publisher.must_read:
+        if broker.memory.pressed and (caused.kept or caused.midway):
+            await self._wait_for_memory(publisher, kept=caused.kept)
+        if caused.stored and not publisher.must_read:
             await self._wait_for_disk(publisher)
         records = broker.records
-        if records.is_behind and turn.has_published() and not publisher.must_read:
+        if records.is_behind and caused.published and not publisher.must_read:
             await self._wait_for_relief(publisher, JOURNAL_SLOW, lambda: records.is_behind)
 
     async def _wait_for_memory(self, publisher: Blockable, *, kept: bool) -> None:
@@ -248,8 +274,8 @@ class BackPressure:
         storage, session = self._broker.storage, publisher.session
         assert storage is not None  # a message is to be stored
         assert session is not None  # only a session publishes
-        if storage.is_behind:
-            await self._wait_for_relief(publisher, DISK_SLOW, lambda: storage.is_behind)
+        if storage.holds_back:
+            await self._wait_for_relief(publisher, DISK_SLOW, lambda: storage.holds_back)
         if storage.is_short and not session.subscriptions:
             await self._wait_for_relief(publisher, DISK_FULL, lambda: storage.is_short)
 

@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import trio
+
 from gateway.broker import Session
-from gateway.codec import Frame, Limits, ProtocolError
+from gateway.broker.core.ports import Carrier
+from gateway.broker.model.identity import Identity
+from gateway.codec import Frame, Limits, Version
 
 from .connection_limits import Capacity, Slot
 
@@ -44,6 +48,20 @@ class TransportOptions:
     max_bytes_per_second_per_address: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A client that has logged in, and is to have a session."""
+
+    version: Version
+    heart_beat: tuple[int, int]  # (cx, cy) of its CONNECT, in milliseconds
+    client_id: str  # empty: none
+    identity: Identity
+    peer: str  # address of the other end with its port
+    transport: str  # `tcp` or `websocket`
+    address: str  # the client's own address, without the port; empty: a unix socket
+    frame_end: bytes  # bytes behind the body of each frame for it
+
+
 def log_fields(session: Session) -> dict[str, str]:
     """The fields by which log lines name a session."""
     return {"session": session.id, "login": session.login, "peer": session.peer}
@@ -57,6 +75,27 @@ class FrameObserver(Protocol):
 
     def see_sent(self, parts: list[bytes]) -> None:
         """Frames go out, each a pair of parts."""
+
+
+class Relief:
+    """Tasks that wait until a client has read most of its outbox, or is gone."""
+
+    __slots__ = ("_relief",)
+
+    def __init__(self) -> None:
+        self._relief: trio.Event | None = None
+
+    async def wait_relief(self) -> None:
+        """Wait until the client has read most of its outbox, or is gone."""
+        if self._relief is None:
+            self._relief = trio.Event()
+        await self._relief.wait()
+
+    def release_waiters(self) -> None:
+        """Wake the tasks in `wait_relief`."""
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
 
 
 class ConnectedWriter(Protocol):
@@ -78,7 +117,7 @@ class Reviewable(Protocol):
         """Act on a review that was true."""
 
 
-class Connected(Protocol):
+class Connected(Carrier, Protocol):
     """A connection, from its first byte to its last."""
 
     session: Session | None  # None before CONNECTED is due, and after the end; then neither of the next two is there
@@ -91,14 +130,15 @@ class Connected(Protocol):
     def session_expiry(self) -> Reviewable | None: ...
 
     @property
+    def edge(self) -> str | None:
+        """The edge that has its socket; None: this process has it."""
+
+    @property
     def incomplete_bytes(self) -> int:
         """Bytes that have come of its next frame."""
 
     def observe(self, observer: FrameObserver | None) -> None:
         """Show all frames to an observer; None: to none any more."""
-
-    def end(self, error: ProtocolError) -> None:
-        """The reader stops where it waits, tells the client of the error, and closes."""
 
     def give_up_handshake(self) -> None:
         """The connect timeout is over."""

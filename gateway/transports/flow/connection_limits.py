@@ -9,6 +9,10 @@ has most of them goes: a flood pays with its own.  It is the oldest that has not
 is the newest: they are authenticated in order, and the oldest is nearly in.
 
 An address of IPv6 stands for its /64: a single client has so many.
+
+Edges.  Each edge counts its connections, and has a share of the handshakes.  The primary counts sessions of all edges,
+so the limits of connections, of an address and of a user are exact at login; before that an edge refuses a connection
+by what it heard last of the others.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import gc
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import structlog
 
@@ -181,11 +186,23 @@ class _Rows:
         return self._rows[next(iter(self._networks[self._most]))].first_to_go()
 
 
+class AtEdges(NamedTuple):
+    """What all edges together have, as they said last."""
+
+    connections: int = 0
+    handshakes: int = 0
+    incomplete: int = 0  # bytes of messages that are not complete
+    strangers: int = 0  # connections without a login that wait for their turn
+    bulk: int = 0  # the same, of senders of much data
+
+
 class ConnectionLimits:
     """Counts all connections."""
 
     def __init__(self, capacity: Capacity) -> None:
         self.connections = 0  # that may stay, or have no known address yet
+        self.elsewhere = 0  # those of other edges, if this process is an edge
+        self.at_edges = AtEdges()  # if this process is their primary
         self.turned_away = 0  # that are being told why they may not stay
         self.refusals = dict.fromkeys(LIMITS, 0)  # setting -> how often it was the reason
         self._capacity = capacity
@@ -204,17 +221,29 @@ class ConnectionLimits:
         """Connections that have not logged in yet."""
         return self.handshake_rows.count
 
-    def enter(self, address: str, evict: Callable[[ProtocolError], None]) -> Slot:
-        """A connection was accepted; `Slot` explains the arguments."""
+    @property
+    def all_connections(self) -> int:
+        """Connections of this process, or of the edges that have its sessions."""
+        return max(self.connections, self.at_edges.connections)
+
+    @property
+    def all_handshakes(self) -> int:
+        """Of them those that have not logged in yet."""
+        return self.handshakes + self.at_edges.handshakes
+
+    def enter(self, address: str, evict: Callable[[ProtocolError], None], *, has_logged_in: bool = False) -> Slot:
+        """A connection was accepted, perhaps at an edge, where it has logged in; `Slot` explains the arguments."""
         slot = Slot(self, address, evict)
         self._new = (self._new + 1) % (_NEW * _LOOKS)
         if self._new % _NEW == 0:
             gc.collect(0 if self._new else 1)
         self.connections += 1
         most = self._capacity.max_connections
-        if self.connections > most:
+        if self.connections + self.elsewhere > most:
             sentence = f"the server has {most} connections, as many as it may ({self._capacity.limited_by})"
             self._turn_away(slot, _UNAVAILABLE, "max_connections", "too many connections", sentence)
+            return slot
+        if has_logged_in:
             return slot
         self.handshake_rows.add(slot)
         if self.handshakes > self._capacity.max_handshakes:
@@ -293,12 +322,16 @@ def _take_one(counts: dict[str, int], key: str) -> None:
         del counts[key]
 
 
-def within_files(capacity: Capacity, *, is_set: bool) -> Capacity:
-    """As many connections as the files leave room for that this process may open; logged where it matters.
+def within_files(capacity: Capacity, processes: int = 1, *, is_set: bool) -> Capacity:
+    """As many connections as the files leave room for that so many processes may open; logged where it matters.
 
     If `max_connections` is not set (`is_set`), only a small number is worth a line.
     """
+    # Any of them may get more than its share.
     room, sentence = room_for(capacity.max_connections)
+    if processes > 1 and room * processes >= capacity.max_connections:
+        return capacity
+    room *= processes
     if not sentence:
         return capacity
     if is_set or room < _FEW:

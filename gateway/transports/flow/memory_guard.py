@@ -130,7 +130,8 @@ class MemoryGuard:
         self, broker: Broker, timers: TimerWheel, connections: Mapping[Session, Connected], patience: float
     ) -> None:
         self.mark = 0  # bytes that the process may take; 0: only `memory_limit` counts
-        self.resident = 0  # bytes that it took at the last look
+        self.resident = 0  # bytes that it took at the last look, with those of `elsewhere`
+        self.elsewhere: Callable[[], int] = lambda: 0  # bytes that other processes of the same gateway take
         self.closed = 0  # sessions that had to go since the start
         self._broker = broker
         self._timers = timers
@@ -195,7 +196,7 @@ class MemoryGuard:
     def _measure(self, now: float) -> None:
         """Read what the process takes, and tell the broker."""
         broker, high = self._broker, self.mark * 3 // 4
-        self.resident = self._read()
+        self.resident = self._read() + self.elsewhere()
         if self.resident < high - self.mark // _BACK_BY:
             self._judge(scarce=False)
             return
@@ -227,7 +228,7 @@ class MemoryGuard:
         if is_time or (much and now >= self._trimmed_at + _SOONEST_TRIM):
             self._trim()
             self._trimmed_at, self._most_accounted = now, accounted
-            self.resident = self._read()
+            self.resident = self._read() + self.elsewhere()
 
     def _make_room(self, now: float) -> None:
         """Close the sessions that cost most, if memory is full or stuck."""

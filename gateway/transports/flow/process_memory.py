@@ -36,29 +36,31 @@ def mark_of(wanted: int) -> tuple[int, str]:
     return wanted or most * 3 // 4, "memory_mark" if wanted else f"memory_mark, 3/4 of what {owner} has"
 
 
-def within_mark(quotas: Quotas, wanted: int) -> Quotas:
-    """The quotas, with a `memory_limit` that the mark has room for.
+def within_mark(quotas: Quotas, wanted: int, processes: int = 1) -> Quotas:
+    """The quotas, with a `memory_limit` that the mark has room for beside so many processes like this one.
 
     The process is looked at some times a second, messages are counted as they come: only a limit of theirs keeps many
     publishers that begin at once from passing the mark between two looks.
     """
     mark, name = mark_of(wanted)
-    left = max(mark - resident(), _LEAST_LIMIT)
+    left = max(mark - processes * resident(), _LEAST_LIMIT)
     if not mark or quotas.memory_limit <= left:
         return quotas
     log.info(f"memory_limit is taken as {left} and not {quotas.memory_limit} bytes: {mark} may be taken ({name})")
     return replace(quotas, memory_limit=left)
 
 
-def watch_process(guard: MemoryGuard, wanted: int) -> None:
-    """Have the guard look at the memory of this process, by the setting `memory_mark`."""
+def watch_process(guard: MemoryGuard, wanted: int, *, is_told: bool = True) -> None:
+    """Have the guard look at the memory of this process, by the setting `memory_mark`; `is_told`: the log says what is
+    wrong with that."""
     most, owner = available()
     mark, name = mark_of(wanted)
     keep_freed(mark)
     if not mark or not resident():
-        log.info("memory is not watched: this system does not tell how much there is, or is taken")
+        if is_told:
+            log.info("memory is not watched: this system does not tell how much there is, or is taken")
         return
-    if most and wanted > most:
+    if is_told and most and wanted > most:
         log.warning(f"memory_mark is {wanted} bytes and {owner} has {most}: the system ends the process before that")
     guard.watch(mark, name, resident, trim)
 

@@ -19,6 +19,7 @@ them, and keeps its answers until we write.  A peer that sends nothing else, or 
 
 import ssl
 from contextlib import suppress
+from typing import Any
 
 import trio
 
@@ -48,7 +49,7 @@ class HandshakeError(Exception):
 
 
 class TlsPipe:
-    """A pipe that carries TLS on another one; we are the server."""
+    """A pipe that carries TLS on another one; we are the server, unless a `server_name` to ask for is given."""
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
@@ -56,11 +57,13 @@ class TlsPipe:
         *("_send_below", "_tls", "_writer"),
     )
 
-    def __init__(self, pipe: Pipe, context: ssl.SSLContext) -> None:
+    def __init__(self, pipe: Pipe, context: ssl.SSLContext, server_name: str | None = None) -> None:
         self._pipe = pipe
         self._incoming = ssl.MemoryBIO()
         self._writer = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._writer, server_side=True)
+        self._tls = context.wrap_bio(
+            self._incoming, self._writer, server_side=server_name is None, server_hostname=server_name
+        )
         # Looked up once: a broadcast does nothing but this.
         self._encrypt = self._tls.write
         self._encrypted = self._writer.read
@@ -84,7 +87,7 @@ class TlsPipe:
                     if not data:
                         raise HandshakeError("the peer closed during the TLS handshake" if first else "") from None
                     first = first or data
-                    if not first.startswith(HELLO[: len(first)]):
+                    if self._tls.server_side and not first.startswith(HELLO[: len(first)]):
                         raise HandshakeError("the peer does not speak TLS", first) from None
                     self._incoming.write(data)
                 else:
@@ -105,6 +108,18 @@ class TlsPipe:
     def certificate(self) -> bytes | None:
         """The peer's certificate in DER, verified; None: it showed none."""
         return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol inside that both ends know (ALPN); None: there is none."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
+    def peer_name(self) -> str:
+        """The common name in the peer's certificate, verified; empty: it has none."""
+        shown: Any = self._tls.getpeercert() or {}
+        names = [str(value) for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+        return names[-1] if names else ""
 
     async def receive(self, size: int) -> bytes:
         incoming = self._incoming
