@@ -33,6 +33,9 @@ A SEND to a topic
     5.  An outbox that was empty enters `Context.dirty`.  At the end of the chunk `BackPressure.end_turn` flushes each
         dirty outbox with one write that does not wait, and holds back a publisher whose subscribers are slow.
 
+    SENDs with one header block, as edges hand them over, go together: `Session.handle_run` looks once at what they have
+    in common, and `Topic.accept_run` appends all of them to an outbox in one go.
+
 A SEND to a queue
     1.  `Router.publish` finds a `Queue`, or `Registry.create_queue` makes one with its policy and the frame's
         arguments.

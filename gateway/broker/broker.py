@@ -97,6 +97,7 @@ class Broker:
         self.destinations = self.registry.destinations
         # What queues and topics need of these two (`Destinations`): they are of lower layers, and import neither.
         self.deposit = self.router.deposit
+        self.tell_requester = self.router.tell_requester
         self.find = self.registry.find
         self.home_of = self.registry.home_of
         self.forget_if_idle = self.registry.forget_if_idle
@@ -190,14 +191,16 @@ class Broker:
 
     # clusters
 
-    def suspend(self, storage: Storage, reason: str, told: str) -> bool:
-        """Take no durable message and give consumers none, until `resume`: another node may be about to.
+    def suspend(self, storage: Storage) -> bool:
+        """Hold durable messages back from consumers, and their publishers, until `resume`: another node may be about
+        to go on with them.
 
-        `told`: the reason as clients read it.  False: it is so already.
+        Subscribers of topics go on, also in streams: each has a copy of its own, and one node takes none from another.
+        False: it is so already.
         """
         if storage.is_suspended:
             return False
-        storage.suspend(reason, told)
+        storage.suspend()
         self._tell_queues()
         return True
 

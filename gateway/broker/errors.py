@@ -28,6 +28,15 @@ class NotAllowed(ProtocolError):
     cause = "not-allowed"
 
 
+class NotStored(NotAllowed):
+    """The store takes no durable message for now."""
+
+    retry_after = 5_000
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("the store cannot be written", f"durable messages are refused for now: {reason}")
+
+
 class NoFunction(NotAllowed):
     """No function of the application answers what is sent or subscribed to there."""
 
@@ -168,7 +177,7 @@ def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V1
     # NEG-04: so the client knows what it may offer next time.
     if isinstance(error, VersionRefused):
         headers["version"] = ",".join(each.name for each in VERSIONS)
-    if isinstance(error, SessionEnded) and error.retry_after is not None:
+    if isinstance(error, (SessionEnded, NotStored)) and error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     # The short sentence is in `message`, which clients show; the body has what to do.
     body = error.detail.encode()

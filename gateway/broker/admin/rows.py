@@ -89,6 +89,7 @@ def of_subscription(subscription: Subscription) -> dict[str, object]:
         "waiting": None if subscription.queue is None else subscription.queue.waiting,
         "stored": None if subscription.queue is None else subscription.queue.stored,
         "delivered": subscription.delivered if counts else None,
+        "stalled": subscription.has_stalled,
         "durable": subscription.durable_name or None,
         "browser": subscription.options.browser,
     }
@@ -108,6 +109,7 @@ SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
     "waiting": lambda subscription: 0 if subscription.queue is None else subscription.queue.waiting,
     "stored": lambda subscription: 0 if subscription.queue is None else subscription.queue.stored,
     "delivered": lambda subscription: subscription.delivered,
+    "stalled": lambda subscription: subscription.has_stalled,
     "durable": lambda subscription: subscription.durable_name,
     "browser": lambda subscription: subscription.options.browser,
 }

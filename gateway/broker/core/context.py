@@ -50,6 +50,7 @@ class Context:
     last_number: int = 0  # of the last message; numbers only grow
     waiting: int = 0  # messages in queues that no consumer has
     subscriptions: int = 0  # of all sessions
+    stalled_consumers: int = 0  # consumers that get nothing more, because they let a message time out
     group_bytes: int = 0  # nearly what the message groups of all queues cost
     dead_letters_under_way: int = 0  # dead letters that are being routed, each because of the one before it
     checks_sends: bool = False  # a SEND has to be checked in full, because memory is short or the store has failed

@@ -58,6 +58,8 @@ class Counters:
     unroutable: int = 0  # messages to a topic without subscribers
     acknowledged: int = 0  # messages settled by ACK
     rejected: int = 0  # messages settled by NACK
+    ack_timeouts: int = 0  # messages that were taken from consumers that had not settled them in time
+    late_acks: int = 0  # ACKs and NACKs of such messages
     dead_lettered: int = 0  # messages that went to a dead-letter queue
     moved: int = 0  # messages that an operator moved to another destination, or back to where they had come from
     expired: int = 0  # messages that reached the end of their time before they were consumed

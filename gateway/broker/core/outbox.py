@@ -113,8 +113,9 @@ class Outbox:
     def take(self, most: int | None = None) -> list[bytes]:
         """Hand parts, all of them or the first `most`, to the transport, which reports by `written` what left it."""
         if most is None:
-            parts = self.parts if not self._rest else self._rest[self._next :] + self.parts
-            self.parts, self._rest = [], []
+            parts, self.parts = self.parts, []
+            if self._rest:
+                parts, self._rest = self._rest[self._next :] + parts, []
             self.taken = self.gone + self.size
             self.frames += len(parts) // 2
             return parts

@@ -1,7 +1,7 @@
 """Ports: the protocols of all that the broker and the connection loop need from outside."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.codec import Head, ProtocolError
 
@@ -52,6 +52,7 @@ class StoreError(Exception):
 
     public = "the log of the server says why"  # the reason as a client may read it: nothing of the server's inside
     is_damage = False  # the store does not hold what it must; to try again is no use
+    patience = 0.0  # seconds for which writes wait, as it may pass by itself, before clients are told
     place = ""  # the name of the place where a single damaged message stands; empty: that cannot be told
 
 
@@ -156,6 +157,9 @@ class Destinations(Protocol):
 
         `unseen`: what it comes of is not in the store yet, so that no client may see it.
         """
+
+    def tell_requester(self, head: Head, why: Literal["expired"]) -> None:
+        """Tell the sender of a SEND with `mandatory:true` that it has failed."""
 
     def forget_if_idle(self, target: Any) -> None:
         """Drop a destination without subscriptions and messages."""

@@ -13,7 +13,8 @@ not may still have a row, for a while, when memory is short: it is transient, an
 
 When the store fails, nothing is lost here: the batch is written again until it succeeds.  Meanwhile `failure` says why,
 and new durable messages are refused.  They are refused as well when the disk has little room left; all else is then
-written, so that consuming makes room.
+written, so that consuming makes room.  A failure that may pass by itself, as an election in a cluster does, is first
+waited for: `holds_back` then, and receipts stay parked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import NotAllowed
+from ..errors import NotStored
 from ..model.changes import CHANGE, Batch, Container, Payload, Stored, StoredRow
 from .work_limits import WORK_LIMITS, WorkLimits
 
@@ -41,7 +42,7 @@ class Storage:
     Args:
         facts: turns the facts of a message into text and back.
         busy: asks for a call of `take`; called when there is something to write, or to read.
-        on_relief: called when `is_behind` ends, or `is_short`.
+        on_relief: called when `holds_back` ends, or `is_short`.
         on_state: called when `failure` is another.
     """
 
@@ -59,6 +60,7 @@ class Storage:
         # why durable messages are refused: the last attempt to write failed, or room is short; empty: they are not
         self.failure = ""
         self.is_failing = False  # the last attempt to write failed
+        self.is_waiting = False  # the last attempt to write failed, and the next one may be better
         self.is_suspended = False  # consumers get no stored message: another node of the cluster may be primary
         self.nbytes = 0  # cost of all that waits to be written, nearly
         self.in_backlog = 0  # paged messages of all queues: they wait in the store alone
@@ -88,8 +90,13 @@ class Storage:
 
     @property
     def is_behind(self) -> bool:
-        """True if more waits to be written than should: publishers are held back."""
+        """True if more waits to be written than should."""
         return self.nbytes > self._most_waiting
+
+    @property
+    def holds_back(self) -> bool:
+        """True if publishers of what is stored are held back."""
+        return self.is_behind or self.is_waiting or (self.is_suspended and self._suspended is _NOTHING)
 
     @property
     def unwritten(self) -> bool:
@@ -99,12 +106,12 @@ class Storage:
     def check(self) -> None:
         """Refuse a durable message while the store cannot take it.
 
-        Raises NotAllowed: the store has failed, or room is short.
+        Raises NotStored: the store has failed, or room is short.
         """
         if self.failure:
             # A failure goes before short room, as in `_refuse`.
             _, told = next(each for each in (self._failed, self._suspended, self._short) if each is not _NOTHING)
-            raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {told}")
+            raise NotStored(told)
 
     # containers
 
@@ -261,6 +268,7 @@ class Storage:
         if self.is_failing:
             self.is_failing, self._failed = False, _NOTHING
             self._refuse()
+        self._wait_no_more()
 
     def _settle(self, batch: Batch) -> None:
         """Nothing of a batch is left to be written."""
@@ -276,6 +284,15 @@ class Storage:
         if behind and not self.is_behind:
             self._on_relief()
 
+    def wait(self) -> None:
+        """The batch that was taken could not be written yet: it is to be taken again, and nothing more may come."""
+        self.is_waiting = True
+
+    def _wait_no_more(self) -> None:
+        if self.is_waiting:
+            self.is_waiting = False
+            self._on_relief()
+
     def failed(self, reason: str, told: str | None = None) -> None:
         """The batch that was taken could not be written; it is to be taken again.
 
@@ -283,6 +300,7 @@ class Storage:
         """
         self.is_failing, self._failed = True, (reason, reason if told is None else told)
         self._refuse()
+        self._wait_no_more()
         # These wait for either end.  The receipts stay parked: their frames are not carried out before the store has
         # them.
         for number in list(self._careful):
@@ -306,18 +324,23 @@ class Storage:
             self._refuse()
             self._on_relief()
 
-    def suspend(self, reason: str, told: str) -> None:
-        """Refuse durable messages, and give consumers none: another node of a cluster may do so soon.
-
-        `told`: the reason as clients read it.
+    def suspend(self) -> None:
+        """Give consumers no stored messages, and hold their publishers back: another node of a cluster may soon go on
+        with them.
         """
-        self.is_suspended, self._suspended = True, (reason, told)
+        self.is_suspended = True
+
+    def refuse(self, reason: str, told: str) -> None:
+        """It has been suspended for long: refuse durable messages.  `told`: the reason as clients read it."""
+        self._suspended = reason, told
         self._refuse()
+        self._on_relief()
 
     def resume(self) -> None:
         """Take durable messages again; queues are to be dispatched behind this."""
         self.is_suspended, self._suspended = False, _NOTHING
         self._refuse()
+        self._on_relief()
 
     def _refuse(self) -> None:
         """Refuse durable messages, or take them again."""

@@ -95,6 +95,13 @@ OTHERS = (
         "The subscription of the message, in 1.1; optional with `lenient`.",
     ),
     _standard(_SETTLING, "transaction", "a transaction", "The frame takes effect when the transaction is committed."),
+    # No field: `is_in_progress` reads it.
+    honoured(
+        ("ACK",),
+        "true: no ACK. The consumer needs more time than [`ack_timeout`](semantics.md#time-for-an-ack); in mode client "
+        "also for the messages before it.",
+        Spelling("in-progress", BOOLEAN),
+    ),
     # No field: `may_requeue` reads it, because a NACK has no other option.
     honoured(
         ("NACK",),

@@ -104,6 +104,14 @@ def may_requeue(headers: Mapping[str, str]) -> bool:
     return True if value is None else bool(BOOLEAN.read("requeue", value))
 
 
+def is_in_progress(headers: Mapping[str, str]) -> bool:
+    """True if an ACK asks for more time.  Raises NotAllowed: `in-progress` is neither true nor false."""
+    is_asked = bool(BOOLEAN.read("in-progress", headers["in-progress"]))
+    if is_asked and "transaction" in headers:
+        raise NotAllowed("in-progress in a transaction", "an ACK that asks for more time is carried out at once")
+    return is_asked
+
+
 @dataclass(frozen=True, slots=True)
 class Misspelt:
     """An unknown header of a SUBSCRIBE whose name resembles a known one."""

@@ -118,6 +118,13 @@ SEND = (
         "The destination of the answer. A temporary destination of the session is subscribed.",
         Spelling("reply-to", values.ReplyTo(), "temporary_reply"),
     ),
+    # Cut: a program that sends on what it got does not ask for an answer once more.
+    _honoured(
+        "The message needs a consumer. If there is none, or the message expires, the sender is "
+        "[told](semantics.md#requests-that-fail-at-once) at `reply-to`.",
+        Spelling("mandatory", values.BOOLEAN, "mandatory"),
+        visible=False,
+    ),
     # Refused where it is wrong, and not replaced: see `Session._send_specially`.
     _honoured(
         "The sender; it must be the session's login.",

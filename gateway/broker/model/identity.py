@@ -59,6 +59,8 @@ class Identity:
     # returns the identity as it is now, perhaps with other groups; raises `SessionEnded` if the user is gone.
     # None: the identity cannot change.
     review: Callable[[Identity], Identity] | None = field(default=None, compare=False, repr=False)
+    # the stored hash by which `review` knows that the passcode is the same; empty: it needs none
+    hashed: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False)

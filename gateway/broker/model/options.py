@@ -62,6 +62,7 @@ class SendOptions:
     dedup_id: str | None = None  # a second message to the destination with the same id is not routed
     retain: Retain | None = None  # the effect on the retained message; None: none
     conflation_key: str | None = None  # a waiting message to the destination with the same key is replaced
+    mandatory: bool = False  # if there is no consumer, its sender is told and it is not routed
     transaction: str | None = None  # the transaction it belongs to
     temporary_reply: str | None = None  # `reply-to`, where that names a temporary destination of the session
     user_id: str | None = None  # the sender's name as the sender states it

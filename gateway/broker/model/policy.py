@@ -61,6 +61,13 @@ class Visible(Enum):
     STORED = "stored"
 
 
+class LateAck(Enum):
+    """Action on an ACK or NACK of a message that went to another consumer meanwhile."""
+
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Policy of one destination."""
@@ -76,6 +83,10 @@ class Policy:
     # dropped
     dead_letter: str | None = None
     dead_letter_expired: bool = False  # expired messages become dead letters as well
+    # seconds within which a consumer must settle a message; else it has failed once, and goes to another one; 0: no
+    # limit
+    ack_timeout: float = 0.0
+    late_ack: LateAck = LateAck.IGNORE  # the action on an ACK or NACK behind that time
     time_to_live: float = 0.0  # seconds after which a message without a time of its own expires; 0: never
     on_nack: OnNack = OnNack.REDELIVER  # the action on a NACK
     # the action on a topic's subscriber that does not keep up

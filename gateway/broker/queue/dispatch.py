@@ -15,7 +15,7 @@ A consumer gets the tokens of its groups and the messages of its ready list in o
 has to read for long is read in turns (`_catch_up`); its consumers get nothing past it meanwhile.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -448,6 +448,13 @@ class Dispatcher:
         """Take all groups from a consumer: their tokens go into the ready lists."""
         for group in self.groups.leave(owner) if self.groups is not None else ():
             self._settle(group)
+
+    def free_idle_groups(self, owners: Iterable[Subscription]) -> None:
+        """Take those groups from consumers of which they have no message; `restore` follows."""
+        for owner in map(self.groups.owner_of, owners) if self.groups is not None else ():
+            for group in [] if owner is None else [each for each in owner.groups if not each.is_at_work()]:
+                group.set_owner(None)
+                self._settle(group)
 
     def restore(self, messages: Sequence[Message]) -> None:
         """Take messages back, in order, and let those consumers go on that can since another one left.

@@ -18,8 +18,10 @@ The queue carries out what other modules decide: `dispatch` (which consumer), `o
 limit), `expiry`, `redelivery` (which way a rejected message takes) and `dead_letters` (how the dead letter looks).
 """
 
-from collections.abc import Collection, Iterable
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 
 from ..core.ages import Age
 from ..core.context import Context
@@ -30,6 +32,7 @@ from ..model.destinations import QUEUE
 from ..model.message import History, Message
 from ..model.policy import DEAD_LETTERS, Policy, QueueArguments
 from . import dead_letters, redelivery
+from .ack_deadlines import AckDeadlines
 from .browser import Browser, Browsers
 from .consumers import Consumers
 from .dispatch import Dispatcher
@@ -40,6 +43,8 @@ from .redelivery import DeadLetter, Discard, RequeueAfter
 from .subscription import Delivery, Subscription, remove_all
 from .waiting import WaitingMessages
 
+ACK_TIMEOUT = "ack-timeout"
+"""The reason of a failure by `ack_timeout`, where a NACK has its own."""
 # A dead letter may meet a full queue, which makes one for another full queue, and so on: at worst in a circle.
 _LONGEST_CHAIN = 4
 
@@ -65,7 +70,7 @@ class Queue:
     """
 
     __slots__ = (
-        *("_checks_new", "_dispatcher", "_idle_timer", "_is_arriving"),
+        *("_checks_new", "_deadlines", "_dispatcher", "_idle_timer", "_is_arriving"),
         *("abandoned", "browsers", "consumers", "context", "filled_by_topic", "full", "in_memory", "lasts", "limits"),
         *("name", "of_client", "on_retire", "policy", "private", "resting", "storage", "subscriptions", "tally"),
     )
@@ -96,9 +101,10 @@ class Queue:
         self.storage: QueueStorage | None = None
         self.of_client: tuple[str, ...] = ()
         self._idle_timer: Timer | None = None
+        self._deadlines = AckDeadlines(context, policy, self._time_out) if policy.ack_timeout else None
         self._is_arriving = False  # a page of the store takes its places in memory
         # That, or messages are unseen, or held up: no new message may go straight to a consumer.
-        self._checks_new = False
+        self._find_out()
 
     @property
     def waiting(self) -> int:
@@ -195,6 +201,31 @@ class Queue:
         # Behind `_limit`, and also if a consumer has it: a browser shows each message that came.
         if self.browsers and not self.has_expired(message):
             self.browsers.show(message)
+
+    @property
+    def takes_runs(self) -> bool:
+        """True if plain messages go straight to consumers, while one has room, so that `accept_run` may be called."""
+        sets = self.consumers.sets
+        is_special = self._checks_new or self.storage is not None or self.policy.time_to_live or self.limits.conflate_by
+        return len(sets) == 1 and sets[0].ready_list.selector is None and not (is_special or self.browsers)
+
+    def accept_run(self, messages: Iterator[Message], most: int) -> None:
+        """As `accept` does with each of these plain messages, until no consumer has room.
+
+        It stops when the broker has `delivered` more than so many.
+        """
+        counters, memory, next_consumer = self.context.counters, self.context.memory, self.consumers.sets[0].next
+        for message in messages:
+            self.tally.published += 1
+            consumer = next_consumer()
+            if consumer is None:
+                self.accept(message)
+                return
+            if consumer.ledger is not None:
+                memory.keep(message.size)
+            self._deliver(message, consumer)
+            if counters.delivered > most:
+                return
 
     def arrive(self, found: Iterable[Stored]) -> None:
         """Messages were read from the store: they take their places in memory, and then are dispatched."""
@@ -391,6 +422,9 @@ class Queue:
         """The time of a kept message, which does not wait, is over."""
         self.context.counters.expired += 1
         self.context.records.ended("expired", self.name, message)
+        # Not where a topic has filled the queue: another subscriber may have got its copy.
+        if message.options.mandatory and not (self.private or self.filled_by_topic):
+            self.context.destinations.tell_requester(message.head, "expired")
         if self.policy.dead_letter_expired:
             self._dead_letter(message, "expired")
         else:
@@ -435,7 +469,7 @@ class Queue:
 
     def join(self, subscription: Subscription) -> None:
         """Add a consumer; what waits is dispatched at once."""
-        subscription.queue = self
+        subscription.set_queue(self, self._deadlines)
         self.abandoned = False
         self._stop_idle_timer()
         # The topic has asked the selector already: a second time here would cost without effect.
@@ -445,7 +479,7 @@ class Queue:
 
     def browse(self, subscription: Subscription) -> None:
         """Add a browser: it reads what waits, and consumes nothing."""
-        subscription.queue = self
+        subscription.set_queue(self)
         # The list is made at once: a message that moves between memory and store later is neither missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
         held, is_unseen = self.unseen_messages(), self._dispatcher.is_unseen
@@ -493,6 +527,8 @@ class Queue:
         if lost and free:
             # It was probably at work on the oldest.  One poisoned message must not use up the attempts of all others.
             self._history(free[0].message).lost = True
+        if self._deadlines is not None:
+            self._deadlines.leave(subscription)
         return [delivery.message for delivery in free]
 
     # deliveries come back
@@ -509,6 +545,8 @@ class Queue:
             context.memory.release(delivery.size)
             if delivery.message.row:
                 self.leave(delivery.message)
+        if self._deadlines is not None:
+            self._deadlines.go_on(subscription)
         # Last: with its ledger shorter the consumer may have room, and get messages at once.
         subscription.offer()
 
@@ -521,18 +559,43 @@ class Queue:
         for delivery in deliveries:
             message = delivery.message
             context.counters.rejected += 1
-            if self.storage is not None:
-                self.storage.note(message)
-            history = self._history(message)
-            # The serial and not the subscription: a message must not keep a session in memory that has gone.
-            history.avoid, history.reason = subscription.serial, reason
-            history.failures += 1
-            verdict = redelivery.after_nack(self.policy, history.failures, requeue=requeue)
+            failures = self._fail(delivery, reason)
+            verdict = redelivery.after_nack(self.policy, failures, requeue=requeue)
             if self._carry_out(verdict, message):
                 again.append(message)
         # All at once, and in order: given back one by one, a later message could go out before an earlier one.
         self.take_back(again)
+        if self._deadlines is not None:
+            self._deadlines.go_on(subscription)
         subscription.offer()
+
+    def _time_out(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries come back that their consumers have not settled in time: each has failed once."""
+        assert self._deadlines is not None  # they have called
+        context = self.context
+        for subscription, own in itertools.groupby(deliveries, attrgetter("subscription")):
+            context.records.rejected(subscription, remaining := list(own), ACK_TIMEOUT)
+            remove_all(remaining)
+        self._deadlines.stall(deliveries)
+        again = []
+        for delivery in deliveries:
+            context.counters.ack_timeouts += 1
+            verdict = redelivery.after_loss(self.policy, self._fail(delivery, ACK_TIMEOUT))
+            if self._carry_out(verdict, delivery.message):
+                again.append(delivery.message)
+        self._dispatcher.free_idle_groups({delivery.subscription for delivery in deliveries})
+        self.take_back(again)
+
+    def _fail(self, delivery: Delivery, reason: str) -> int:
+        """A delivery has failed; returns how often its message has."""
+        message = delivery.message
+        if self.storage is not None:
+            self.storage.note(message)
+        history = self._history(message)
+        # The serial and not the subscription: a message must not keep a session in memory that has gone.
+        history.avoid, history.reason = delivery.subscription.serial, reason
+        history.failures += 1
+        return history.failures
 
     def _carry_out(self, verdict: redelivery.Verdict, message: Message) -> bool:
         """Carry out the verdict on a failed message; True: it goes back to its place now."""
@@ -650,6 +713,8 @@ class Queue:
     def end(self) -> None:
         """The queue goes: a timer of the scheduler would keep all of it in memory until it is due."""
         self._stop_idle_timer()
+        if self._deadlines is not None:
+            self._deadlines.end()
         if not self.private:
             self.context.tallies.end(self.tally)
         self.in_memory.end()

@@ -85,6 +85,17 @@ class FollowedTopic(Protocol):
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None: ...
 
 
+class Deadlines(Protocol):
+    """The time in which consumers of a queue must settle messages (see `AckDeadlines`)."""
+
+    def begin(self, delivery: Delivery) -> None: ...
+    def begin_again(self, deliveries: Collection[Delivery]) -> None: ...
+    def settle(self, delivery: Delivery) -> None: ...
+    def go_on(self, subscription: Subscription) -> None: ...
+    def has_stalled(self, subscription: Subscription) -> bool: ...
+    def take_late(self, subscription: Subscription, name: str, command: str) -> bool: ...
+
+
 class DeliveryIndex(Protocol):
     """The deliveries of a session that are not settled, if its client names them by message-id alone."""
 
@@ -165,6 +176,7 @@ class Subscription:
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         listed: it stands in its queue's rotation.
         reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
+        deadlines: of its deliveries, by its queue's policy; None: there are none.
         names, names_by: written and read by the event log alone.
         stands_by: another consumer of the queue is the exclusive one; only `Consumers` sets it.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
@@ -173,8 +185,8 @@ class Subscription:
 
     __slots__ = (
         *("_ages", "_by_message_id", "_frame_end", "_most_bytes", "_most_messages", "_open_window", "_version"),
-        *("delivered", "destination", "ended", "extra_headers", "form", "held_bytes", "id", "key", "ledger"),
-        *("listed", "mode", "names", "names_by", "options", "outbox", "peer", "prefetch", "prefix", "queue"),
+        *("deadlines", "delivered", "destination", "ended", "extra_headers", "form", "held_bytes", "id", "key"),
+        *("ledger", "listed", "mode", "names", "names_by", "options", "outbox", "peer", "prefetch", "prefix", "queue"),
         *("reader", "records", "serial", "stands_by", "topic", "window"),
     )
 
@@ -208,6 +220,7 @@ class Subscription:
         self.held_bytes = 0
         self.window = self._open_window = outbox.window
         self.queue: ConsumedQueue | None = None
+        self.deadlines: Deadlines | None = None
         self.topic: FollowedTopic | None = None
         self.reader: Feeder | None = None
         self.extra_headers: ExtraHeaders | None = None
@@ -270,6 +283,11 @@ class Subscription:
         """The age of the message that it has had longest; None: it has none."""
         oldest = self.oldest
         return None if oldest is None else self._ages.age(oldest.message.number)
+
+    @property
+    def has_stalled(self) -> bool:
+        """True if it gets nothing more because it did not settle a message in time."""
+        return self.deadlines is not None and self.deadlines.has_stalled(self)
 
     @property
     def durable_name(self) -> str:
@@ -339,6 +357,8 @@ class Subscription:
         ledger[handle] = delivery = Delivery(message, self, handle)
         if self._by_message_id is not None:
             self._by_message_id.add(delivery)
+        if self.deadlines is not None:
+            self.deadlines.begin(delivery)
         self.held_bytes += delivery.size
         return line
 
@@ -348,6 +368,8 @@ class Subscription:
         del self.ledger[delivery.handle]
         if self._by_message_id is not None:
             self._by_message_id.remove(delivery)
+        if self.deadlines is not None:
+            self.deadlines.settle(delivery)
         self.held_bytes -= delivery.size
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
@@ -359,6 +381,10 @@ class Subscription:
         return [*(each for each in earlier if not each.held), delivery]
 
     # written by its queue
+
+    def set_queue(self, queue: ConsumedQueue, deadlines: Deadlines | None = None) -> None:
+        """Get messages of a queue; `deadlines`: those in which it must settle them."""
+        self.queue, self.deadlines = queue, deadlines
 
     def set_listed(self, listed: bool) -> None:
         """The subscription stands in its queue's rotation, or no longer."""

@@ -8,7 +8,7 @@ A SEND that asks for nothing special to a destination that is there goes the sho
 once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from gateway.codec import Head
@@ -26,6 +26,7 @@ from ..queue.queue import Queue
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
+from . import mandatory
 from .dedup import DedupIds, digest
 from .registry import Registry
 from .scheduled import ScheduledSends
@@ -87,6 +88,28 @@ class Router:
         else:
             target.accept(message, sender.id)
 
+    def taker_of_run(self, destination: str) -> Queue | Topic | None:
+        """What takes many messages by `accept_run`, if they ask for nothing special; None: each goes by `publish`."""
+        target = self._destinations.get(destination)
+        if target is None or self._context.checks_sends or not target.takes_runs:
+            return None
+        return None if self.registry.fans_out and isinstance(target, Topic) else target
+
+    def messages_of_run(
+        self, head: Head, bodies: Iterator[bytes], destination: str, sender: Peer, options: SendOptions
+    ) -> Iterator[Message]:
+        """The messages that `accept_run` takes: each counts when it is taken."""
+        context = self._context
+        if self._stamps is not None:
+            head = self._stamps(head, destination, sender)
+        for body in bodies:
+            context.last_number += 1
+            context.counters.published += 1
+            message = Message(context.last_number, head, body, options)
+            if context.records.is_on:
+                context.records.accepted(message, destination, sender.id)
+            yield message
+
     def _has_only_patterns(self, destination: str) -> bool:
         """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
         # Only names that were checked once get into the cache of matches.  A topic with a stream must come into being.
@@ -137,6 +160,8 @@ class Router:
             # Never 0, which means that it does not expire.
             expires = max(self._clock() + options.expires_at - context.scheduler.epoch(), 1e-9)
         sending = PreparedSend(targets, body, options, "" if sender is None else sender.id, expires)
+        if options.mandatory:
+            mandatory.check(sending)
         self.check([sending])
         return sending
 
@@ -250,11 +275,19 @@ class Router:
 
     def _arrive(self, sending: PreparedSend) -> None:
         for name, head in sending.targets:
+            if sending.options.mandatory and not mandatory.has_consumer(self.registry, name):
+                self._context.counters.unroutable += 1
+                self.tell_requester(head, "no-consumer")
+                continue
             message = Message(self._context.next_number(), head, sending.body, sending.options)
             message.expires = sending.expires
             self._context.counters.published += 1
             self._context.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
+
+    def tell_requester(self, head: Head, why: mandatory.Failure) -> None:
+        """Tell the sender of a SEND with `mandatory:true` that it has failed."""
+        self.deposit(*mandatory.answer(head, why), PLAIN)
 
     # the way to a destination
 

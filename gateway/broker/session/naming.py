@@ -108,8 +108,8 @@ class Naming:
             return (destination,)
         return destination if self._lenient else None
 
-    def delivery_named(self, frame: Frame) -> Delivery:
-        """The unacknowledged delivery that an ACK or NACK names.
+    def delivery_named(self, frame: Frame) -> Delivery | None:
+        """The unacknowledged delivery that an ACK or NACK names; None: its time was over (`ack_timeout`).
 
         Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none (ACK-10).
         """
@@ -131,7 +131,7 @@ class Naming:
             raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
         return self._with_message_id(frame, message_id)
 
-    def _without_id(self, frame: Frame) -> Delivery:
+    def _without_id(self, frame: Frame) -> Delivery | None:
         """The delivery that an ACK or NACK of 1.2 without `id` means."""
         message_id = frame.headers.get("message-id")
         if message_id is None:
@@ -145,7 +145,7 @@ class Naming:
             + _LENIENT.format("accepts it"),
         )
 
-    def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
+    def _with_message_id(self, frame: Frame, message_id: str) -> Delivery | None:
         """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription."""
         # An ACK of 1.0 has no such header.
         named = None if self._version is V10 else self._subscriptions.get(frame.headers.get("subscription", ""))
@@ -159,6 +159,9 @@ class Naming:
             found = self.by_message_id.find(message_id, None if named is None else named.destination)
             if found is not None:
                 return found
+        for each in self.acknowledging.values() if named is None else [named]:
+            if each.deadlines is not None and each.deadlines.take_late(each, message_id, frame.command):
+                return None
         raise self._unknown(frame, message_id)
 
     def _unknown(self, frame: Frame, handle: str) -> NotAllowed:

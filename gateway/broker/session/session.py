@@ -19,7 +19,7 @@ from ..core.freeing import freeing
 from ..core.outbox import Outbox, Source
 from ..core.ports import ANONYMOUS, Carrier
 from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame, hint
-from ..headers.parse import may_requeue, send_options
+from ..headers.parse import is_in_progress, may_requeue, send_options
 from ..model.access import Access
 from ..model.destinations import EVENTS, RENEW
 from ..model.identity import Renewal
@@ -142,6 +142,53 @@ class Session:
             self._last_words = data
         else:
             self._promise(data)
+
+    def handle_run(self, head: Head, bodies: Iterator[bytes], most: int) -> None:
+        """Carry out SEND frames that share a header block, as `handle` does with each; an edge hands them over so.
+
+        It stops behind a frame that has filled a queue, and when the broker has `delivered` more than so many messages.
+        Raises ProtocolError: nothing of the last frame was carried out, and the session must end.
+        """
+        context, access, options = self._context, self.access, head.derived
+        counters, full, storage = context.counters, context.full, context.storage
+        destination = head.headers.get("destination", "")
+        # What `handle` and `_on_send` would find for each of them anew.
+        is_usual = (
+            options is not None
+            and options.is_plain
+            and destination != RENEW
+            and "receipt" not in head.headers
+            and (access is None or is_known(access, head.headers))
+        )
+        if is_usual:
+            self._send_run(head, bodies, destination, options, most)
+            if full or counters.delivered > most:
+                return
+        publish = self._router.publish
+        changes = 0 if storage is None else storage.changes
+        try:
+            for body in bodies:
+                if is_usual:
+                    self.frames_in += 1
+                    counters.frames_in += 1
+                    publish(head, body, destination, self, options)
+                else:
+                    self.handle(Frame(head, body))
+                if full or counters.delivered > most:
+                    break
+        finally:
+            if storage is not None and storage.changes != changes:
+                self.batch = storage.number
+
+    def _send_run(self, head: Head, bodies: Iterator[bytes], destination: str, options: SendOptions, most: int) -> None:
+        """Send what the destination takes at once; the rest is left."""
+        router, counters = self._router, self._context.counters
+        taker = router.taker_of_run(destination)
+        if taker is not None:
+            before = counters.published
+            taker.accept_run(router.messages_of_run(head, bodies, destination, self, options), most)
+            self.frames_in += counters.published - before
+            counters.frames_in += counters.published - before
 
     def _promise(self, data: bytes) -> None:
         """Send a RECEIPT as soon as the changes of its frame are in the store."""
@@ -372,6 +419,8 @@ class Session:
 
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
         delivery = self.subscriptions.naming.delivery_named(frame)
+        if delivery is None:
+            return
         subscription = delivery.subscription
         # A delivery is settled once.  The transaction that holds it decides, by COMMIT or ABORT.
         if delivery.held:
@@ -382,6 +431,10 @@ class Session:
         # ACK-04, NAK-02: in mode client all deliveries before it are settled as well.
         deliveries = subscription.covered(delivery)
         headers = frame.headers
+        if acknowledged and "in-progress" in headers and is_in_progress(headers):
+            if subscription.deadlines is not None:
+                subscription.deadlines.begin_again(deliveries)
+            return
         # The usual case.
         if acknowledged and "transaction" not in headers:
             queue = subscription.queue

@@ -8,7 +8,8 @@ A subscription with wildcards has a topic, too, with the pattern as its name; th
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from gateway.codec import encoder
@@ -174,6 +175,54 @@ class Topic:
                     queue.accept(_in_line(message.copy(wire)))
         if self.durable_subscriptions and not is_kept:
             self._keep(message, sender, wire)
+
+    @property
+    def takes_runs(self) -> bool:
+        """True if each subscriber gets all in its outbox, so that `accept_run` may be called."""
+        others = self._choosy or self._queued or self._late or self.durable_subscriptions
+        return not others and self.stream is None and self._unseen is None
+
+    def accept_run(self, messages: Iterator[Message], most: int) -> None:
+        """As `accept` does with each of these; many for one outbox cost not much more than one.
+
+        It stops when the broker has `delivered` more than so many.
+        """
+        counters, count = self._context.counters, self.count
+        while counters.delivered <= most:
+            some = list(islice(messages, 1 + (most - counters.delivered) // (1 + count)))
+            if not some:
+                break
+            self._spread(some)
+
+    def _spread(self, messages: Sequence[Message]) -> None:
+        context, tally, count = self._context, self.tally, len(messages)
+        tally.published += count
+        for form, group in self._auto.items():
+            version, end = FORMS[form]
+            shared = [encoder.message(each.head, each.id, each.body, version, end) for each in messages]
+            size = sum(map(len, shared))
+            context.counters.delivered += count * len(group)
+            tally.delivered += count * len(group)
+            # Most clients call their subscription what others call theirs.
+            known: dict[bytes, list[bytes]] = {}
+            last = None
+            for subscription in group:
+                prefix = subscription.prefix
+                if prefix != last:
+                    if prefix not in known:
+                        known[prefix] = [part for each in shared for part in (prefix, each)]
+                    last, frames, nbytes = prefix, known[prefix], size + count * len(prefix)
+                outbox = subscription.outbox
+                parts = outbox.parts
+                if not parts:
+                    outbox.dirty.append(outbox)
+                parts += frames
+                outbox.size += nbytes
+                if outbox.size > outbox.high:
+                    outbox.on_high(outbox)
+            if context.records.is_on:
+                for message in messages:
+                    context.records.fanned_out(group, message)
 
     def _keep(self, message: Message, sender: str, wire: Wire | None) -> None:
         """Copy a message to the durable subscriptions."""
