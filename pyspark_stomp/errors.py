@@ -5,7 +5,7 @@ Spark carries the text of an exception from a Python process into the failure of
 
 from __future__ import annotations
 
-from gateway.client.blocking import ConnectionLost, ServerError, StompError
+from gateway.client import ConnectionLost, ServerError, StompError
 
 __all__ = ["ConnectionLost", "DataLost", "OptionError", "ServerError", "StompError"]
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from gateway.codec import Frame, ProtocolError, Version
 
+from .errors import CertificateRefused, ConnectionLost, ServerError, refusal
 from .protocol import ClientProtocol
 from .server import FileError, StompServer, context_of, reason_of, unreachable
 
@@ -25,25 +26,7 @@ _CHUNK = 64 * 1024
 BYTES_AT_ONCE = 64 * 1024**2
 # A server counts as dead after so many of its intervals without a byte.
 _MARGIN = 2.5
-# RabbitMQ's message when the session's process died, as it does at a SUBSCRIBE to a stream that is just being made.
-_CRASHED = "Processing error"
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class StompError(Exception):
-    """The base of all errors of the client: one sentence each, with the words of the server or of the system."""
-
-
-class ServerError(StompError):
-    """The server sent an ERROR, or bytes that are not STOMP."""
-
-
-class ConnectionLost(StompError):
-    """The connection ended or could not be made; another attempt may succeed."""
-
-
-class CertificateRefused(ConnectionLost):
-    """The server demands a client certificate, or another one."""
 
 
 class Client:
@@ -260,20 +243,13 @@ class Client:
         try:
             for each in self.protocol.receive(chunk):
                 if each.head.command == "ERROR":
-                    raise self._refusal(each)
+                    raise refusal(each, self._name)
                 self._frames.append(each)
         except ProtocolError as error:
             where = self._frames[-1].headers if self._frames else {}
             behind = f" behind {where['message-id']} of {where.get('destination')}" if "message-id" in where else ""
             raise ServerError(f"{self._name} sent what is no frame{behind}: {error}: {error.detail}") from None
         return True
-
-    def _refusal(self, error: Frame) -> StompError:
-        detail = error.body.decode(errors="replace").strip()[:500]
-        sentence = f"{self._name} says: {error.headers.get('message', 'ERROR')}" + (f" ({detail})" if detail else "")
-        # With `retry-after` the gateway says that it is about to stop: another connection may succeed.
-        passes = "retry-after" in error.headers or error.headers.get("message") == _CRASHED
-        return ConnectionLost(sentence) if passes else ServerError(sentence)
 
     def _broken(self, error: OSError) -> ConnectionLost:
         if reason := reason_of(error, cert=self._cert):

@@ -85,8 +85,11 @@ class ClientProtocol:
         return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
 
     def nack(self, subscription: str, handle: str, headers: Mapping[str, str]) -> bytes:
-        about = {"id": handle} if self.version is V12 else {"subscription": subscription, "message-id": handle}
-        return self.encode("NACK", about | dict(headers))
+        return self.encode("NACK", self.naming(subscription, handle) | dict(headers))
+
+    def naming(self, subscription: str, handle: str) -> dict[str, str]:
+        """The headers by which ACK and NACK name a message."""
+        return {"id": handle} if self.version is V12 else {"subscription": subscription, "message-id": handle}
 
 
 def handle_of(message: Frame) -> str:
