@@ -1,9 +1,9 @@
-// One STOMP client of a page, by @stomp/stompjs (vendor/stomp.umd.min.js, a global), and what it is subscribed to.
-//
-// The subscriptions of the page outlive a connection: stomp.js reconnects by itself, and the new connection subscribes
-// again.  A refused subscription is taken off that list, or each new connection would be refused too.
+// One STOMP client of a page: @stomp/stompjs (vendor/stomp.umd.min.js, a global) with the page helper (client.js), which
+// connects and subscribes again by itself; and what it is subscribed to, which outlives even a logout.
 
-const RETRY = 2000; // milliseconds between attempts, unless the server names another time
+import { GatewayClient, StompError } from "./client.js";
+
+const RETRY = 2000; // milliseconds at most between attempts: a person watches, and few pages are open
 
 const TOPICS = ["/topic/", "/exchange/", "/user/", "/temp-topic/", "/session/events"];
 
@@ -49,38 +49,40 @@ export class Talk {
    */
   constructor(hooks) {
     this.hooks = hooks;
-    this.client = null;
-    // destination -> { headers, once: it ends with its connection, id, live: the library's handle while connected }
+    this.gateway = null;
+    // destination -> { headers, once: it ends with its connection, end: what unsubscribes }
     this.subscriptions = new Map();
-    this.numbers = 0; // of receipts and subscriptions
-    this.unconfirmed = ""; // the receipt that the last SEND waits for
+    this.server = "";
+    this.sent = 0; // SENDs, of which only the last is told about
   }
 
   get isOn() {
-    return this.client !== null;
+    return this.gateway !== null;
   }
 
   get isConnected() {
-    return this.client?.connected ?? false;
+    return this.gateway?.client.connected ?? false;
   }
 
   connect(brokerURL, login, passcode) {
-    if (this.client) return; // a second click while the first one asked
-    this.client = new StompJs.Client({
+    if (this.gateway) return; // a second click while the first one asked
+    const client = new StompJs.Client({
       brokerURL,
       connectHeaders: login ? { login, passcode } : {},
-      reconnectDelay: RETRY,
-      onConnect: (frame) => this.connected(frame),
-      onStompError: (frame) => this.refused(frame),
+      onConnect: (frame) => (this.server = frame.headers.server ? ` to ${frame.headers.server}` : ""),
       onWebSocketClose: () => this.lost(),
     });
+    this.gateway = new GatewayClient(client, { maxDelay: RETRY, onError: (error) => this.refused(error) });
+    for (const [destination, each] of this.subscriptions) this.start(destination, each);
+    const connected = () => this.hooks.state("connected", `Connected${this.server}, STOMP ${client.connectedVersion}`);
+    this.gateway.onConnect(connected);
     this.hooks.state("connecting", "Connecting …");
-    this.client.activate();
+    this.gateway.activate();
   }
 
   async disconnect() {
-    const leaving = this.client;
-    this.client = null;
+    const leaving = this.gateway;
+    this.gateway = null;
     this.cut();
     await leaving?.deactivate();
     this.hooks.state("offline", "Not connected");
@@ -88,83 +90,65 @@ export class Talk {
 
   subscribe(destination, headers = {}, once = false) {
     if (this.subscriptions.has(destination)) return false;
-    const each = { headers, once, id: "", live: null };
+    const each = { headers, once, end: null };
     this.subscriptions.set(destination, each);
-    if (this.isConnected) this.start(destination, each); // else as soon as it is
+    if (this.gateway) this.start(destination, each); // else as soon as there is one
     return true;
   }
 
   unsubscribe(destination) {
-    this.subscriptions.get(destination)?.live?.unsubscribe();
+    this.subscriptions.get(destination)?.end?.();
     this.subscriptions.delete(destination);
   }
 
-  send(destination, body, headers = {}) {
-    const receipt = `send-${++this.numbers}`;
-    this.unconfirmed = receipt;
-    this.hooks.settled("Sent …");
-    this.client.watchForReceipt(receipt, () => {
-      this.settle(`Accepted at ${clock(new Date())}`);
-    });
-    const type = { "content-type": "text/plain;charset=utf-8" };
-    this.client.publish({ destination, body, headers: { ...type, ...headers, receipt } });
+  async send(destination, body, headers = {}) {
+    const number = ++this.sent;
+    const settle = (text) => number === this.sent && this.hooks.settled(text);
+    settle("Sent …");
+    try {
+      const type = { "content-type": "text/plain;charset=utf-8" };
+      await this.gateway.send(destination, body, { ...type, ...headers });
+      settle(`Accepted at ${clock(new Date())}`);
+    } catch (error) {
+      const isRefused = error instanceof StompError;
+      settle(isRefused ? "Refused" : "Not confirmed");
+      if (isRefused) this.refused(error);
+    }
   }
 
   /** A SEND that nothing is said about: one of a page's own, not of the person at it. */
   publish(destination, body, headers = {}) {
-    this.client.publish({ destination, body, headers });
+    this.gateway.client.publish({ destination, body, headers });
   }
 
-  connected(frame) {
-    this.client.reconnectDelay = RETRY;
-    for (const [destination, each] of this.subscriptions) this.start(destination, each);
-    const server = frame.headers.server ? ` to ${frame.headers.server}` : "";
-    this.hooks.state("connected", `Connected${server}, STOMP ${this.client.connectedVersion}`);
-  }
-
-  /** The server's ERROR: shown word for word, save a shutdown, which names the time to come back. */
-  refused(frame) {
-    if ("retry-after" in frame.headers) {
-      this.client.reconnectDelay = Number(frame.headers["retry-after"]) || RETRY; // 0 would mean never
-      return;
-    }
-    const receipt = frame.headers["receipt-id"];
-    if (receipt && receipt === this.unconfirmed) this.settle("Refused");
-    for (const [destination, each] of this.subscriptions) {
-      if (receipt && each.id === receipt) this.drop(destination);
-    }
-    this.hooks.error(frame.headers.message || "The server refused", frame.body, receipt);
-    if (!this.client.connected) this.disconnect(); // the login was refused, and would be refused again
+  /** The server's ERROR, shown word for word. */
+  refused(error) {
+    this.hooks.error(error.message, error.detail, error.frame.headers["receipt-id"]);
+    if (error.isFinal) this.disconnect();
   }
 
   lost() {
-    if (!this.client) return;
+    if (!this.gateway) return;
     this.cut();
-    if (this.unconfirmed) this.settle("Not confirmed: the connection ended before the gateway answered");
     this.hooks.state("connecting", "Connection lost, trying again …");
   }
 
-  /** The connection has gone, and with it what was subscribed. */
+  /** The connection has gone, and with it what is only for once. */
   cut() {
     for (const [destination, each] of this.subscriptions) {
-      each.live = null;
-      if (each.once) this.drop(destination);
+      if (!each.once) continue;
+      this.unsubscribe(destination);
+      this.hooks.dropped(destination);
     }
   }
 
   start(destination, each) {
-    each.id = `subscription-${++this.numbers}`;
-    const headers = { ...each.headers, id: each.id, receipt: each.id };
-    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message, destination), headers);
-  }
-
-  drop(destination) {
-    this.subscriptions.delete(destination);
-    this.hooks.dropped(destination);
-  }
-
-  settle(text) {
-    this.unconfirmed = "";
-    this.hooks.settled(text);
+    const onError = (error) => {
+      this.subscriptions.delete(destination);
+      this.hooks.dropped(destination);
+      this.refused(error);
+    };
+    const take = (message) => this.hooks.message(message, destination);
+    each.end = this.gateway.subscribe(destination, take, { headers: each.headers, onError });
   }
 }

@@ -31,8 +31,8 @@ const $ = (id) => document.getElementById(id);
 // `cursors` is the name of the page of offsets in addresses that users keep.
 // Of the primary: they show messages and clients, and a standby has none.
 const LIVE = { overview, destinations, destination, scheduled, retained, cursors: offsets, sessions, session, subscriptions };
-Object.assign(LIVE, { playground, maintenance });
-const PAGES = { cluster, pipeline, settings, nowhere };
+Object.assign(LIVE, { playground });
+const PAGES = { cluster, pipeline, settings, maintenance, nowhere };
 for (const [name, page] of Object.entries(LIVE)) {
   const mount = (root, query) => (isStandby() ? inPlaceOf(page.title, root) : page.mount(root, query));
   PAGES[name] = { title: page.title, mount };

@@ -280,7 +280,7 @@ const REASON = {
 const ATTEMPTS = column("Attempts", "number p2", (message) => count(message.dead_letter?.failures), MEANS.attempts);
 const FROM = column(
   "Came from",
-  "name p2",
+  "name source p2",
   (message) => html`<span class="mono">${message.dead_letter ? cut(called(message.dead_letter.source)) : "–"}</span>`,
 );
 

@@ -38,7 +38,7 @@ function item({ severity, title, what, since, link, remedy, page }) {
   return html`<li>
     <span class="badge ${KINDS[severity]}">${severity}</span>
     <div>
-      <p><strong>${link ? html`<a href=${link}>${title}</a>` : title}</strong> <span>${what}.</span></p>
+      <p><strong>${link ? html`<a href=${link}>${title}</a>` : title}:</strong> <span>${what}.</span></p>
       <p class="quiet">
         <b>What to do:</b> ${remedy} ${page ? html`More in <code>${page}</code>.` : nothing}
       </p>

@@ -39,7 +39,7 @@ export function inPlaceOf(title, root) {
     render(
       html`<div class="page-head"><h1>${title}</h1></div>
         <div class="card empty">
-          <strong>A standby shows none</strong>
+          <strong>Nothing to show on a standby</strong>
           <span>The messages are in the log of the cluster, and the clients at the primary.</span>
           <span>${where(standby)}</span>
           <a href="#/cluster">Nodes of the cluster</a>

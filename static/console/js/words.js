@@ -24,9 +24,10 @@ export const MEANS = {
   prefetch: "Messages that the consumer may have at a time without an acknowledgement.",
   pending: "Bytes that wait until the client reads them.",
   frames_in: "Frames that the client has sent since it connected.",
-  delivered_frames: "Frames that were handed to the client's connection.",
+  delivered_frames: "Frames that were handed to the client's connection, heart-beats among them.",
   held: "The gateway does not read from this publisher until a queue, a consumer or the memory has room.",
   heart_beats: "How often each side shows that it lives.",
+  stalled: "The consumer did not settle a message within ack_timeout. It gets nothing more until it settles any.",
   transactions: "Transactions that the client has begun and not ended.",
   // of the gateway
   sessions: "Clients that have logged in.",

@@ -80,17 +80,17 @@ class Cluster {
 
   parts(answer) {
     if (!answer.cluster) return empty("No cluster", "This gateway is alone: the setting cluster names one.");
-    const may = answer.primary && !answer.failure;
-    const of = (row) => (may && row.role === "standby" ? this.button(row) : nothing);
-    const columns = [...COLUMNS, { key: "handover", label: "Handover", cell: of }];
+    const may = (row) => answer.primary && !answer.failure && row.role === "standby";
+    const handover = { key: "handover", label: "Handover", cell: (row) => (may(row) ? this.button(row) : nothing) };
+    const columns = [...columnsOf(answer), ...(answer.nodes.some(may) ? [handover] : [])];
     const nodes = table("Table of nodes", columns, answer.nodes, (row) => row.node);
     return html`${
         answer.failure && !isTold(live.now().answer)
-          ? html`<p class="message bad" role="alert"><strong>The NATS servers do not answer.</strong> ${answer.failure}</p>`
+          ? html`<p class="message bad" role="alert"><strong>A part of the cluster does not work.</strong> ${answer.failure}</p>`
           : nothing
       }
       ${problems(live.now().answer)} ${facts(now(answer), "facts card")} ${card("nodes-title", "Nodes", nodes)}
-      ${card("log-title", "Log", facts(ofLog(answer.log)))}
+      ${card("log-title", "Log", facts(ofLog(answer)))}
       ${card("changes-title", "Changes of the primary", changes(answer.changes))}`;
   }
 
@@ -101,17 +101,19 @@ class Cluster {
   }
 }
 
-const COLUMNS = [
+/** A node that ended without a word is in the list for some more seconds, with its last role. */
+function role(row, primary) {
+  if (row.role === "primary" && primary && row.node !== primary) return html`<span class="badge wait">was primary</span>`;
+  return html`<span class="badge ${KINDS[row.role] ?? "wait"}">${row.role}</span>`;
+}
+
+const columnsOf = ({ primary }) => [
   { key: "node", label: "Node", header: true, cell: (row) => consoleOf(row.url, row.node) },
-  {
-    key: "role",
-    label: "Role",
-    cell: (row) => html`<span class="badge ${KINDS[row.role] ?? "wait"}">${row.role}</span>`,
-  },
-  { key: "address", label: "Address", hide: 2, cell: (row) => html`<span class="mono">${row.address}</span>` },
+  { key: "role", label: "Role", cell: (row) => role(row, primary) },
+  { key: "address", label: "Address", hide: 2, cell: (row) => html`<span class="mono address">${row.address}</span>` },
   { key: "lag", label: "Lag", tip: MEANS.cluster_lag, number: true, hide: 2, cell: (row) => count(row.lag) },
   { key: "connections", label: "Connections", number: true, hide: 3, cell: (row) => count(row.connections) },
-  { key: "version", label: "Version", hide: 3 },
+  { key: "version", label: "Version", hide: 4 },
 ];
 
 /** The list of problems is made now and then. */
@@ -123,12 +125,25 @@ const now = ({ primary, epoch, role }) => [
   ["This node", role],
 ];
 
-const ofLog = ({ first, last, bytes, snapshot, snapshot_due: due }) => [
-  ["messages", last < first ? "none" : `${count(first)} to ${count(last)}`, MEANS.cluster_log],
-  ["size", octets(bytes)],
-  ["newest snapshot", snapshot ? `of message ${count(snapshot.sequence)}, ${octets(snapshot.bytes)}` : "none yet", MEANS.snapshot],
-  ["next snapshot after", octets(due), MEANS.snapshot_due],
+const ofLog = ({ log, nodes, known }) => [
+  ["messages", log.last < log.first ? "none" : `${count(log.first)} to ${count(log.last)}`, MEANS.cluster_log],
+  ["size", octets(log.bytes)],
+  ["last record", ofTime(Math.max(0, ...nodes.map((each) => each.applied)))],
+  ["servers", known === null ? ofServers(log) : `not known now, ${ofTime(known)}: ${ofServers(log)}`],
+  ["room", log.room ? ofRoom(log.room) : "no limit is known"],
+  ["newest snapshot", log.snapshot ? ofSnapshot(log.snapshot) : "none yet", MEANS.snapshot],
+  ["next snapshot after", octets(log.snapshot_due), MEANS.snapshot_due],
 ];
+
+const ofTime = (seconds) => (seconds ? date(seconds) : "none");
+const ofSnapshot = ({ sequence, bytes, made }) => `of message ${count(sequence)}, ${octets(bytes)}, ${date(made)}`;
+const ofServers = (log) => log.servers.map(ofServer).join(", ") || "not known";
+const ofRoom = ({ what, used, limit }) => `${octets(used)} of ${octets(limit)} used: ${what}`;
+
+function ofServer({ name, leads, leads_lease, current }) {
+  const led = [leads && "log", leads_lease && "lease"].filter(Boolean);
+  return led.length ? `${name} leads ${led.join(" and ")}` : current ? name : `${name} lags or is away`;
+}
 
 function changes(found) {
   if (!found.length) return empty("No change", "No node has become primary since this process began.");

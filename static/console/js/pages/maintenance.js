@@ -10,6 +10,23 @@ import { attempt } from "../say.js";
 
 export const maintenance = { title: "Maintenance", mount: (root) => new Maintenance(root) };
 
+const ofOne = (store) =>
+  html`<p>
+      The gateway takes no new connections, tells its clients to come back later, and disconnects them. The process does
+      not end by itself, and only a restart ends the drain.
+    </p>
+    ${store ? nothing : html`<p><strong>It has no store: the restart loses all messages that wait.</strong></p>`}`;
+
+function ofNode({ role, nodes }) {
+  if (role !== "primary") return html`<p>This node has no clients. It takes over no more, until it is restarted.</p>`;
+  return nodes.some((each) => each.role === "standby")
+    ? html`<p>A standby takes over, mostly within a second. This node takes over no more, until it is restarted.</p>`
+    : html`<p>
+        <strong>There is no standby that could take over:</strong> clients wait until another node, or this one, is
+        started.
+      </p>`;
+}
+
 const WORDS = { draining: "Draining …", drained: "Drained" };
 
 class Maintenance {
@@ -20,19 +37,19 @@ class Maintenance {
   }
 
   async drain() {
-    const { sessions, store } = await get("overview", { since: Date.now() / 1000 }); // as it is now
+    const [{ sessions, store }, nodes] = await Promise.all([
+      get("overview", { since: Date.now() / 1000 }), // as it is now
+      get("cluster"),
+    ]);
+    const name = nodes.cluster ? nodes.node : "the gateway";
     const fields = await ask({
-      title: `Drain the gateway and disconnect ${many(sessions.total, "session")}`,
-      text: html`<p>
-          The gateway takes no new connections, tells its clients to come back later, and disconnects them. The process
-          does not end by itself, and only a restart ends the drain.
-        </p>
-        ${store ? nothing : html`<p><strong>It has no store: the restart loses all messages that wait.</strong></p>`}`,
+      title: `Drain ${name} and disconnect ${many(sessions.total, "session")}`,
+      text: nodes.cluster ? ofNode(nodes) : ofOne(store),
       yes: "Drain",
       danger: true,
     });
     if (!fields) return;
-    await attempt(() => post("drain"), "The gateway drains");
+    await attempt(() => post("drain?force=true"), nodes.cluster ? `${name} drains` : "The gateway drains");
     live.soon();
   }
 

@@ -2,8 +2,9 @@
 
 import { get } from "../api.js";
 import { Chart } from "../chart.js";
-import { count, duration, many, millis, octets, short } from "../format.js";
+import { age, count, duration, many, millis, octets, short } from "../format.js";
 import { html, nothing, render } from "../html.js";
+import { table } from "../list.js";
 import * as live from "../live.js";
 import { card, facts, failure, loading, switcher } from "../parts.js";
 import { poll } from "../poll.js";
@@ -293,7 +294,7 @@ function tile(label, value, beside, { to, kind = "", tip }) {
 }
 
 function sums(answer) {
-  const { counters, store, journal } = answer;
+  const { counters, edges, store, journal } = answer;
   const limits = Object.entries(answer.limits ?? {}).filter(([, hits]) => hits > 0);
   const totals = TOTALS.filter(([key]) => key in counters).map(([key, label, tip]) => [label, count(counters[key]), tip]);
   const met = limits.map(([name, hits]) => [name, count(hits)]);
@@ -301,12 +302,32 @@ function sums(answer) {
     ${card("totals-title", "Since the start", facts(totals))}
     <div class="stack">
       ${card("holds-title", "Now", facts(held(answer)))}
+      ${edges?.length ? card("edges-title", "Edges", table("Table of edges", EDGES, edges, (row) => row.edge)) : nothing}
       ${store ? card("store-title", "Store", facts(ofStore(store)), health(store)) : nothing}
       ${journal ? card("journal-title", "Journal", facts(ofJournal(journal)), health(journal)) : nothing}
       ${limits.length ? card("limits-title", "Limits that clients reached", facts(met)) : nothing}
     </div>
   </div>`;
 }
+
+const EDGES = [
+  {
+    key: "edge",
+    label: "Edge",
+    header: true,
+    cell: (row) => html`${row.edge}${row.address ? html` <span class="quiet">${row.address}</span>` : nothing}`,
+  },
+  { key: "ready", label: "State", cell: (row) => (row.ready ? "serves" : html`<span class="badge wait">${row.address ? "has no link" : "does not run"}</span>`) },
+  { key: "sessions", label: "Sessions", number: true, cell: (row) => count(row.sessions) },
+  { key: "memory", label: "Memory", number: true, cell: (row) => octets(row.memory) },
+  { key: "link_sent", label: "Link", number: true, cell: (row) => octets(row.link_sent + row.link_received) },
+  { key: "cpu_seconds", label: "Processor", number: true, cell: (row) => duration(row.cpu_seconds) },
+  {
+    key: "since",
+    label: "Started",
+    cell: (row) => html`<span title=${row.ended && `it ended by ${row.ended}`}>${age(row.since)}, ${many(row.starts, "time")}</span>`,
+  },
+];
 
 function held({ destinations, subscriptions, messages, memory, latency }) {
   return [

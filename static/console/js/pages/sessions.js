@@ -68,7 +68,7 @@ const SPEC = {
       cell: (row) => octets(row.pending_octets),
     },
     { key: "frames_in", label: "Frames in", tip: MEANS.frames_in, sort: true, number: true, hide: 4, cell: (row) => count(row.frames_in) },
-    { key: "delivered", label: "Delivered", tip: MEANS.delivered_frames, sort: true, number: true, cell: (row) => count(row.delivered) },
+    { key: "delivered", label: "Frames out", tip: MEANS.delivered_frames, sort: true, number: true, cell: (row) => count(row.delivered) },
   ],
   empty: html`<strong>No client is connected</strong><span>A client is listed here once it got its CONNECTED frame.</span>
     <a href=${link("playground")}>Connect from the playground</a>`,

@@ -38,16 +38,17 @@ const SPEC = {
       key: "ack",
       label: "Ack",
       sort: true,
-      hide: 3,
+      hide: 4,
       cell: (row) =>
         html`<span class="ack">${row.ack}</span> ${row.durable ? storedBadge({ ...row, kind: "queue", delayed: 0 }) : nothing}
+        ${row.stalled ? html`<span class="badge wait" title=${MEANS.stalled}>stalled</span>` : nothing}
         ${row.browser ? html`<span class="badge">browser</span>` : nothing}`,
     },
     {
       key: "selector",
       label: "Selector",
       hide: 2,
-      cell: (row) => (row.selector ? html`<code>${row.selector}</code>` : "–"),
+      cell: (row) => (row.selector ? html`<code class="selector">${row.selector}</code>` : "–"),
     },
     { key: "prefetch", label: "Prefetch", tip: MEANS.prefetch, sort: true, number: true, hide: 4, cell: (row) => count(row.prefetch) },
     {
