@@ -98,6 +98,9 @@ def _scenarios(options: argparse.Namespace) -> Iterator[Scenario]:
         yield scenario
         if options.cluster and (clustered := scenario.in_cluster()) is not None:
             yield clustered
+        for edges in options.edges:
+            if (divided := scenario.with_edges(edges)) is not None:
+                yield divided
 
 
 def _options() -> argparse.Namespace:
@@ -118,6 +121,13 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--cluster", action="store_true", help="beside each row of a store the same for the primary of a cluster"
+    )
+    parser.add_argument(
+        "--edges",
+        type=lambda text: [int(each) for each in text.split(",")],
+        default=[],
+        metavar="N,N",
+        help="beside each row the same with so many edges; the CPU of the primary and of the edges apart",
     )
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")

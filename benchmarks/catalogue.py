@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import durable, features, growth, scenarios
+from benchmarks import durable, features, growth, logins, scenarios
 from benchmarks.loop import Sample
 from benchmarks.server import Server, gateway
 from benchmarks.wire import Transport
@@ -50,6 +50,8 @@ class Scenario:
         rounds: at most so many; a long scenario that holds its comparison in itself needs fewer.
         secured: the connections carry TLS.
         clustered: the gateway is the primary of a cluster.
+        edges: processes that have the sockets; 0: there is one process.
+        login: of all clients.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Scenario:
     rounds: int | None = None
     secured: bool = False
     clustered: bool = False
+    edges: int = 0
+    login: tuple[str, str] | None = None
 
     @property
     def has_store(self) -> bool:
@@ -78,9 +82,8 @@ class Scenario:
             from benchmarks import cluster
 
             return cluster.primary(self.settings, disk=disk)
-        if self.prepare is None:
-            return gateway(self.settings, disk=disk, secured=self.secured)
-        return gateway(self.settings, disk=disk, prepare=partial(self.prepare, **self._scaled(scale)))
+        start = partial(gateway, self.settings, disk=disk, secured=self.secured, edges=self.edges, login=self.login)
+        return start() if self.prepare is None else start(prepare=partial(self.prepare, **self._scaled(scale)))
 
     def sample(self, server: Server, transport: Transport, seconds: float, scale: float) -> Sample:
         """Run one round."""
@@ -93,6 +96,21 @@ class Scenario:
         budget = {transport: most + _CLUSTER for transport, most in self.budget.items()}
         return replace(
             self, name=f"{self.name}-cluster", title=f"{self.title}, in a cluster", budget=budget, clustered=True
+        )
+
+    def with_edges(self, edges: int) -> Scenario | None:
+        """The same row with so many edges; None: its samples do not tell the primary from its edges."""
+        if self.unit != "us" or self.sizes or self.clustered:
+            return None
+        shares = {"primary": Part("of that the primary"), "edges": Part("of that the edges")}
+        return replace(
+            self,
+            name=f"{self.name}-edges{edges}",
+            title=f"{self.title}, {edges} edge{'s' * (edges != 1)}",
+            budget={},
+            peers={},
+            parts={name: replace(part, budget=None) for name, part in self.parts.items()} | shares,
+            edges=edges,
         )
 
     def _scaled(self, scale: float) -> dict[str, int]:
@@ -204,6 +222,16 @@ SCENARIOS = [
         partial(scenarios.receipts, window=1, limit=400_000),
         budget={"tcp": 100},
     ),
+    *[
+        Scenario(
+            f"rcptwait{clients}",
+            f"queue SEND by {clients} clients, each waits for its receipt",
+            partial(durable.awaited, producers=clients, window=1, is_durable=False),
+            transports=TCP,
+            parts={"wait": Part("median time of a receipt", "ms")},
+        )
+        for clients in (8, 32, 100)
+    ],
     Scenario(
         "storm1",
         "connect and disconnect, one after the other",
@@ -217,6 +245,18 @@ SCENARIOS = [
         partial(scenarios.connects, parallel=50),
         budget={"tcp": 400},
         peers={"tcp": ("1,481", "536"), "ws": ("1,695", "-")},
+    ),
+    Scenario(
+        "logins",
+        "CONNECT with a passcode (argon2) and DISCONNECT, 16 at a time",
+        partial(logins.flood, parallel=16),
+        parts={
+            "quiet": Part("99 of 100 receipts of another client, before that, at most", "ms"),
+            "beside": Part("the same meanwhile", "ms"),
+        },
+        settings=logins.SETTINGS,
+        prepare=logins.write_users,
+        login=logins.LOGIN,
     ),
     Scenario(
         "dest10k",

@@ -52,8 +52,10 @@ _RECOVERED, _AT_ONCE = "/queue/recovered", 5_000
 _DEEPEST = 5_000_000
 
 
-def awaited(server: Server, transport: Transport, seconds: float, *, producers: int, window: int) -> Sample:
-    """Durable SENDs to one queue without consumer; each producer has `window` of them without their RECEIPT.
+def awaited(
+    server: Server, transport: Transport, seconds: float, *, producers: int, window: int, is_durable: bool = True
+) -> Sample:
+    """SENDs to one queue without consumer; each producer has `window` of them without their RECEIPT.
 
     Afterwards all of it is consumed and checked, outside the measured part.
     """
@@ -62,7 +64,7 @@ def awaited(server: Server, transport: Transport, seconds: float, *, producers: 
         crowd = _Crowd(links, destination, window)
         sample = measure(server, crowd.run, crowd.receipts, seconds)
         waits = sorted(crowd.waits)
-        counted = syncs(server, crowd.run, crowd.receipts)
+        counted = {"syncs": syncs(server, crowd.run, crowd.receipts)} if is_durable else {}
         crowd.finish()
         leave_all(*links)
         subscribe(consumer, destination)
@@ -70,7 +72,7 @@ def awaited(server: Server, transport: Transport, seconds: float, *, producers: 
         consume(Receiver(consumer, check), crowd.sent())
         consumer.leave()
     wait = Sample(median(waits) * 1e3, note=f"99 of 100 at most {waits[len(waits) * 99 // 100] * 1e3:.2f} ms")
-    return replace(sample, beside={"wait": wait, "rate": Sample(sample.rate or 0), "syncs": counted})
+    return replace(sample, beside={**sample.beside, "wait": wait, "rate": Sample(sample.rate or 0), **counted})
 
 
 class _Crowd:

@@ -135,20 +135,31 @@ class Loop:
 def measure(server: Server, run: Callable[[float], None], done: Callable[[], int], seconds: float) -> Sample:
     """Warm up, run for `seconds`, and divide the server's CPU time by what was done meanwhile.
 
-    Where nothing was done, for others had the machine, it runs on.
+    Where nothing was done, for others had the machine, it runs on.  Of a server with edges the shares of the primary
+    and of its edges are beside it.
 
     Raises:
         DeliveryError: nothing came for too long.
     """
     run(WARM_UP)
-    before = (time.monotonic(), server.cpu(), time.process_time(), done())
+    before = (time.monotonic(), server.cpu(), server.cpu_of_primary(), time.process_time(), done())
     run(seconds)
     deadline = time.monotonic() + PATIENCE
-    while done() == before[3] and time.monotonic() < deadline:
+    while done() == before[-1] and time.monotonic() < deadline:
         run(seconds)
-    after = (time.monotonic(), server.cpu(), time.process_time(), done())
-    wall, cpu, own, operations = (end - start for start, end in zip(before, after, strict=True))
+    after = (time.monotonic(), server.cpu(), server.cpu_of_primary(), time.process_time(), done())
+    wall, cpu, primary, own, operations = (end - start for start, end in zip(before, after, strict=True))
     if not operations:
         raise DeliveryError(f"nothing was delivered in {wall:.1f} s")
     each = 1e6 / operations
-    return Sample(cost=cpu * each, rate=operations / wall, generator=own * each, load=cpu / wall)
+    beside = {
+        "primary": Sample(cost=primary * each, load=primary / wall),
+        "edges": Sample(cost=(cpu - primary) * each, load=(cpu - primary) / wall),
+    }
+    return Sample(
+        cost=cpu * each,
+        rate=operations / wall,
+        generator=own * each,
+        load=cpu / wall,
+        beside=beside if server.edges else {},
+    )

@@ -11,6 +11,7 @@ import itertools
 import select
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.link import (
@@ -128,9 +129,15 @@ def many_destinations(
     return replace(sample, note=f"SUBSCRIBE {cpu * 1e6:.1f} us, {nbytes:,.0f} octets each")
 
 
-def connects(server: Server, transport: Transport, seconds: float, *, parallel: int) -> Sample:
-    """CONNECT, CONNECTED, DISCONNECT with receipt, close: again and again, `parallel` at a time."""
-    storm = _Storm(transport, parallel)
+def connects(
+    server: Server, transport: Transport, seconds: float, *, parallel: int, logins: Sequence[tuple[str, str]] = ()
+) -> Sample:
+    """CONNECT, CONNECTED, DISCONNECT with receipt, close: again and again, `parallel` at a time.
+
+    Args:
+        logins: of the clients in turn; by default all have that of the transport.
+    """
+    storm = _Storm([replace(transport, login=login) for login in logins] or [transport], parallel)
     sample = measure(server, storm.run, lambda: storm.done, seconds)
     storm.finish()
     return sample
@@ -187,13 +194,13 @@ def backlog(server: Server, transport: Transport, seconds: float, *, messages: i
 class _Storm:
     """Visits that start anew as soon as one has ended; sleeps in epoll while it waits, as clients do."""
 
-    def __init__(self, transport: Transport, parallel: int) -> None:
+    def __init__(self, transports: Sequence[Transport], parallel: int) -> None:
         self.done = 0
-        self._transport = transport
+        self._transport = transports[0]
         self._parallel = parallel
-        bye = transport.encode([frame("DISCONNECT", receipt="bye")])
-        self._steps = [*transport.greeting(), (bye, END)]
-        self._visits: dict[int, tuple[socket.socket, int, bytes]] = {}
+        bye = self._transport.encode([frame("DISCONNECT", receipt="bye")])
+        self._clients = itertools.cycle([[*each.greeting(), (bye, END)] for each in transports])
+        self._visits: dict[int, tuple[socket.socket, list[tuple[bytes, bytes]], bytes]] = {}
         self._poll = select.epoll()
 
     def run(self, seconds: float) -> None:
@@ -212,9 +219,10 @@ class _Storm:
     def _begin(self) -> None:
         connection = socket.create_connection((self._transport.host, self._transport.port), PATIENCE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sendall(self._steps[0][0])
+        steps = next(self._clients)
+        connection.sendall(steps[0][0])
         self._poll.register(connection, select.EPOLLIN)
-        self._visits[connection.fileno()] = (connection, 0, b"")
+        self._visits[connection.fileno()] = (connection, steps, b"")
 
     def _turn(self) -> None:
         ready = self._poll.poll(PATIENCE)
@@ -224,17 +232,17 @@ class _Storm:
             self._advance(descriptor)
 
     def _advance(self, descriptor: int) -> None:
-        connection, step, answer = self._visits[descriptor]
+        connection, steps, answer = self._visits[descriptor]
         chunk = connection.recv(CHUNK)
         answer += chunk
-        if self._steps[step][1] not in answer:
+        if steps[0][1] not in answer:
             if not chunk:
                 raise DeliveryError(f"the server ended a connection early: {shown(answer)}")
-            self._visits[descriptor] = (connection, step, answer)
-        elif step + 1 < len(self._steps):
+            self._visits[descriptor] = (connection, steps, answer)
+        elif len(steps) > 1:
             require_welcome(answer)
-            connection.sendall(self._steps[step + 1][0])
-            self._visits[descriptor] = (connection, step + 1, b"")
+            connection.sendall(steps[1][0])
+            self._visits[descriptor] = (connection, steps[1:], b"")
         else:
             if receipt_id(answer.rstrip(END)[-40:]) != b"bye":
                 raise DeliveryError(f"no RECEIPT for DISCONNECT: {shown(answer)}")

@@ -40,11 +40,13 @@ class Server:
 
     Attributes:
         started: seconds from its start until it answered a CONNECT; 0 where that was not seen.
+        edges: processes below the root that have the sockets; 0: the root has them.
     """
 
     pid: int
     transports: dict[str, Transport]
     started: float = 0.0
+    edges: int = 0
 
     def cpu(self) -> float:
         """Seconds of CPU that the process tree has used, user and system."""
@@ -53,6 +55,10 @@ class Server:
             with suppress(OSError):  # it ended meanwhile; its parent has its time then, and is not asked for that
                 seconds += time.clock_gettime(_cpu_clock(pid))
         return seconds
+
+    def cpu_of_primary(self) -> float:
+        """The same of the root alone: with edges it is the primary."""
+        return time.clock_gettime(_cpu_clock(self.pid))
 
     def stopwatch(self) -> Callable[[], float]:
         """Tells the seconds of CPU since now, of the processes that there are now; cheaper than `cpu` each time."""
@@ -90,6 +96,8 @@ def gateway(
     prepare: Callable[[Path], None] = lambda _: None,
     secured: bool = False,
     standby: bool = False,
+    edges: int = 0,
+    login: tuple[str, str] | None = None,
 ) -> Iterator[Server]:
     """Start the gateway on free ports, and end it by SIGTERM.
 
@@ -99,6 +107,8 @@ def gateway(
         prepare: puts into that one what shall be there at its start.
         secured: both transports carry TLS.
         standby: it is a node of a cluster that has its primary: it answers no CONNECT, and runs on any core.
+        edges: so many processes have the sockets; all run on any core.
+        login: with which it can be reached.
 
     Raises:
         ServerError: it does not answer a CONNECT in time, or ends by itself.
@@ -110,16 +120,16 @@ def gateway(
         authority = _write_certificates(Path(directory)) if secured else ""
         log = Path(directory, "log")
         with log.open("wb") as output:
-            environment = _environment(tcp, web, "_tls" if secured else "")
-            with on_any_core() if standby else on_core(SERVER_CORE):  # which the child inherits
+            environment = _environment(tcp, web, "_tls" if secured else "") | {"GATEWAY_EDGES": str(edges)}
+            with on_any_core() if standby or edges else on_core(SERVER_CORE):  # which the child inherits
                 process = _start(_command(http), environment, directory, output.fileno())
         transports = {
-            "tcp": Transport("127.0.0.1", tcp, authority=authority),
-            "ws": Transport("127.0.0.1", web, "/ws", authority=authority),
+            "tcp": Transport("127.0.0.1", tcp, "", login, authority),
+            "ws": Transport("127.0.0.1", web, "/ws", login, authority),
         }
         try:
             started = 0.0 if standby else _await_welcome(process, transports["tcp"], log)
-            yield Server(process.pid, transports, started)
+            yield Server(process.pid, transports, started, edges)
         except (OSError, DeliveryError) as error:
             if process.poll() is None:
                 raise
