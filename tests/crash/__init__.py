@@ -13,7 +13,12 @@ more life gives out all that is left, and what was sent, receipted and seen is c
     server     the process: points first, then `gateway serve`
     process    that process, seen from outside
     torn       damage to the end of a write-ahead log, as a power cut leaves it
+    figures    sums of many rounds
     disk       a disk that is full, and has room again
+    crowd      the clients of one life, and what they notice of edges that are not theirs
+    edges      edges of a gateway, seen from outside: their clients, their links
+    acts       what happens to edges while their gateway lives: they are killed, stopped, hung, cut off
+    edge_lies  lies of a gateway about its edges
     round      all that together
     cluster    the same with several gateways and their log
 

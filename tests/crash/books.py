@@ -25,12 +25,13 @@ from .wire import Frame
 NEVER_SEEN = -1
 KINDS = (
     "lost", "missed", "doubled", "twice", "unmarked", "marked", "ghost", "half", "order", "id", "number", "gap", "body",
-    "error", "two", "fenced", "replica"
+    "error", "noticed", "stalled", "two", "fenced", "replica"
 )  # fmt: skip
 """Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist, or was seen and then undone;
 `twice`: what one message was moved to is seen twice; `marked`: as redelivered, and nobody ever consumed its queue;
 `missed`: a reader of a topic did not get it, though it was there, or nobody told him that it is gone; `number`: two
-messages of a topic have it; `gap`: it was told, and nothing is gone.  Of a cluster: `two` primaries are at work;
+messages of a topic have it; `gap`: it was told, and nothing is gone.  Of edges: `noticed`: a client lost its connection
+though its edge was not lost; `stalled`: its messages did not go on.  Of a cluster: `two` primaries are at work;
 `fenced`: a primary wrote to the log behind the next one; `replica`: the copies of the nodes differ."""
 
 
@@ -61,6 +62,7 @@ class Letter:
     Attributes:
         number: increases with its producer.
         unit: what brought it.
+        group: of its queue's messages; empty: none.
         kept: it outlives the process, and goes only when it is settled, by somebody who says so.
         seen: the last life in which it was delivered.
         settling: the unit that settles it, as far as anybody knows.
@@ -79,6 +81,7 @@ class Letter:
     kept: bool
     check: int
     unit: Unit
+    group: str = ""
     id: str = ""
     seen: int = NEVER_SEEN
     settling: Unit | None = None
@@ -97,9 +100,9 @@ class Letter:
         return self.unit.state is State.SURE or (self.unit.state is State.SENT and self.seen > self.unit.life)
 
     @property
-    def line(self) -> tuple[str, str, int]:
+    def line(self) -> tuple[str, str, int, str]:
         """Within it, the order counts."""
-        return self.queue, self.producer, self.priority
+        return self.queue, self.producer, self.priority, self.group
 
 
 @dataclass(eq=False, slots=True)
@@ -144,7 +147,8 @@ class Books:
         on_first: called with the first delivery of each life.
 
     Args:
-        single: queues that have one consumer at a time, so that the order in which they give out is seen.
+        single: queues that have one consumer at a time, so that the order in which they give out is seen, as that of
+            a group is.
     """
 
     def __init__(self, single: Iterable[str] = ()) -> None:
@@ -206,10 +210,20 @@ class Books:
     def end_of_life(self) -> None:
         """The gateway has died: what nobody asked it to do has not happened."""
         self.complain_of_doubtful()
+        self._look_at_passed()
         for unit in self.units:
             if unit.state is State.OPEN:
                 unit.undo()
         self.life += 1
+
+    def _look_at_passed(self) -> None:
+        """Of what does not outlive the gateway, nothing may be missing before what was seen."""
+        for unit in self.units:
+            if unit.life == self.life and unit.state is State.SURE:
+                for letter in unit.letters:
+                    is_due = not letter.durable and letter.queue in self._single and letter.seen == NEVER_SEEN
+                    if is_due and letter.number < self._newest.get(letter.line, 0):
+                        self.complain("lost", f"{letter} never came, and what was sent behind it did")
 
     # what comes
 
@@ -242,10 +256,14 @@ class Books:
         return self._delivering == self.life
 
     def delivered_late(self, frame: Frame, life: int) -> None:
-        """A message came from the primary of an earlier life, to a client that is still connected to it."""
+        """A message came from the primary of an earlier life, to a client that is still connected to it.
+
+        Only of a queue the next primary may give it to somebody else: readers of a topic get a copy each.
+        """
         headers = frame.headers
         letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
-        if letter is not None and letter.durable and self.has_begun:
+        is_shared = headers["destination"].startswith("/queue/")
+        if letter is not None and letter.durable and is_shared and self.has_begun:
             self.complain("two", f"{letter} came from the primary of life {life}, and the next one is at work")
 
     def find(self, frame: Frame) -> Letter | None:
@@ -294,7 +312,7 @@ class Books:
     def _check_order(self, letter: Letter, subscription: object, *, marked: bool) -> None:
         if not marked:
             self._next(letter, (subscription, *letter.line), "in its subscription")
-        if letter.queue in self._single and letter.seen == NEVER_SEEN:
+        if (letter.group or letter.queue in self._single) and letter.seen == NEVER_SEEN:
             self._next(letter, letter.line, "of all that was new")
         if self.draining:
             self._next(letter, ("at the end", *letter.line), "at the end")
@@ -336,7 +354,7 @@ def audit(books: Books) -> None:
         if letter.origin is not None:
             _look_at_move(books, letter, letter.origin)
     for unit in books.units:
-        if unit.state is State.SENT and not unit.loose:
+        if unit.state is State.SENT:
             _look_at_unit(books, unit)
 
 
@@ -366,7 +384,8 @@ def _look_at_move(books: Books, letter: Letter, origin: Letter) -> None:
 
 def _look_at_unit(books: Books, unit: Unit) -> None:
     signs = {letter: _came(letter) for letter in unit.letters if letter.kept and letter.touched != unit.life}
-    for letter in unit.settled:
+    # What a client that was lost has not settled may have come to another one in the same life.
+    for letter in [] if unit.loose else unit.settled:
         if letter.kept and letter.unit is not unit and _existed(letter, unit.life):
             signs[letter] = letter.seen <= unit.life
     if len(set(signs.values())) > 1:

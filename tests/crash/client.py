@@ -10,23 +10,26 @@ from collections import deque
 from collections.abc import Collection
 
 from .books import Books, State, Unit
-from .wire import Frame, Gone, Link, frame
+from .wire import Frame, Gate, Gone, Link, frame
 
 
 class Client:
     """A connection and what it waits for."""
 
     def __init__(self, link: Link, books: Books) -> None:
+        self.port = link.port
+        self.session = link.session
         self.outstanding = 0  # receipts that have not come yet
         self.error: Frame | None = None  # the one that ended it
+        self.is_lost = False  # its edge is: what it has received since may have gone to another client, too
         self._link = link
         self._books = books
         self._asked: deque[tuple[str, Unit | None]] = deque()
         self._count = 0
 
     @classmethod
-    async def open(cls, port: int, books: Books) -> Client:
-        return cls(await Link.open(port), books)
+    async def open(cls, gate: Gate, books: Books) -> Client:
+        return cls(await Link.open(gate), books)
 
     def ask(self, command: str, headers: dict[str, str], body: bytes = b"", *, unit: Unit | None = None) -> bytes:
         """A frame that asks for a receipt, which confirms that unit."""
@@ -52,9 +55,12 @@ class Client:
         await self._link.send(b"".join(frames))
 
     async def receive(self) -> list[Frame]:
-        """Messages of one chunk, perhaps none; receipts are seen to.  An ERROR ends it as `Gone`."""
+        """Messages of one chunk, perhaps none; receipts are seen to.  An ERROR ends it as `Gone`, so does its loss."""
         messages = []
-        for each in await self._link.receive():
+        chunk = await self._link.receive()
+        if self.is_lost:
+            raise Gone
+        for each in chunk:
             if each.command == "MESSAGE":
                 messages.append(each)
             elif each.command == "RECEIPT":
@@ -87,6 +93,11 @@ class Client:
         """Wait for all; what else comes is not looked at."""
         while self.outstanding:
             await self.receive()
+
+    async def bind(self) -> None:
+        """Hold something at the primary, so that the session ends with it and does not move to the next one."""
+        await self._link.send(self.ask("SUBSCRIBE", {"id": "bound", "destination": "/temp-queue/bound"}))
+        await self.receipts()
 
     async def disconnect(self) -> None:
         await self._link.send(self.ask("DISCONNECT", {}))

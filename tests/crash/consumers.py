@@ -29,6 +29,10 @@ class Consumer(Worker):
         self._queue = queue
         self._held: Held = []
 
+    @property
+    def shows_order(self) -> bool:
+        return self._queue.consumers == 1
+
     async def work(self, client: Client) -> None:
         """Consume until the gateway dies, or the consumer goes."""
         self._held = []
@@ -64,13 +68,13 @@ class Consumer(Worker):
             return False
         if act == "pause":
             await self.pause()
-        elif act == "return":
+        elif act == "return" and not self._queue.attempts:
             handle, _ = self._pick()
             await client.send(client.ask("NACK", {"id": handle}))
         elif act in ("commit", "abort"):
             await self._transact(client, commit=act == "commit")
         else:
-            await self._settle(client, "NACK" if act == "reject" else "ACK")
+            await self._settle(client, "ACK" if act == "ack" else "NACK")
         return True
 
     def _pick(self) -> tuple[str, list[Letter]]:

@@ -17,20 +17,32 @@ from .books import Books
 from .client import Client
 from .logs import Logs, Reading
 from .plan import QUEUES, TOPICS
-from .wire import Frame, Gone, frame
+from .wire import Frame, Gate, Gone, frame
 
 # Seconds for all of it.
 _LONGEST = 60.0
+# Seconds until the next attempt to connect.
+_AGAIN = 0.2
 
 
-async def take_all(port: int, logs: Logs) -> None:
+async def _open(gate: Gate, books: Books) -> Client:
+    """A client, as soon as the gateway takes one: an edge may still look for its primary."""
+    with trio.fail_after(_LONGEST):
+        while True:
+            try:
+                return await Client.open(gate, books)
+            except Gone:
+                await trio.sleep(_AGAIN)
+
+
+async def take_all(gate: Gate, logs: Logs) -> None:
     """Subscribe to everything, and send a last message to each place: when that comes, all others have come.
 
     Of the logs, all that is left is read once more, and then under each name what that has not acknowledged.
     """
     books = logs.books
     books.draining = True
-    client = await Client.open(port, books)
+    client = await _open(gate, books)
     queues = [queue.name for queue in QUEUES]
     queues += [name.replace("/queue/", "/queue/dlq.") for name in queues]
     readings = [reading for reading in logs.readings if reading.name and reading.parts]

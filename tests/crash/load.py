@@ -16,7 +16,7 @@ import trio
 from .books import Books, Letter, Unit
 from .client import Client
 from .plan import MOVED, SENT, Queue, Topic
-from .wire import Gone, frame
+from .wire import frame
 
 Held = TypeVar("Held")
 
@@ -44,16 +44,21 @@ class Sender:
         body = random.randbytes(int(random.choices(list(_SIZES), weights=list(_SIZES.values()))[0] * random.random()))
         persistent = random.random() < 0.7
         priority = random.randrange(10) if all(place.priorities for place in places) else _USUAL_PRIORITY
+        # Of a message to several places only what all of them know: groups would bind the consumers of the others.
+        groups = places[0].groups if len(places) == 1 else ()
+        group = random.choice(groups) if groups else ""
         number = self._books.number(self.name)
         for place in places:
             durable = persistent if place.durable is None else place.durable
             kept = durable and place.keeps
             check = crc32(body)
-            self._books.add(Letter(place.name, self.name, number, priority, durable, kept, check, unit))
+            self._books.add(Letter(place.name, self.name, number, priority, durable, kept, check, unit, group))
         headers = {"destination": ",".join(place.name for place in places), "producer": self.name}
         headers |= {"number": str(number), "priority": str(priority)}
         if persistent:
             headers["persistent"] = "true"
+        if group:
+            headers["JMSXGroupID"] = group
         return headers, body
 
     def transactional(self, client: Client, unit: Unit, transaction: str, count: int) -> list[bytes]:
@@ -72,7 +77,7 @@ class Sender:
 
 
 class Worker:
-    """A client that goes on until the gateway dies, and may leave and come back meanwhile.
+    """A client that goes on until the gateway dies, and may leave and come back meanwhile (`crowd`).
 
     `calm`: seconds at most between two acts of a producer; in short lives there are none.
     """
@@ -86,19 +91,13 @@ class Worker:
         self.sender = Sender(name, books, random)
         self._transactions = 0
 
-    async def run(self, port: int) -> None:
-        try:
-            while True:
-                client = await Client.open(port, self.books)
-                try:
-                    await self.work(client)
-                finally:
-                    client.complain()
-                    await client.close()
-        except Gone:
-            pass
+    @property
+    def shows_order(self) -> bool:
+        """It is the one consumer of its queue: two of them at a time would hide the order."""
+        return False
 
     async def work(self, client: Client) -> None:
+        """Work until the gateway dies, or the worker leaves."""
         raise NotImplementedError
 
     def choose(self, acts: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ the store or in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from .points import POINTS
@@ -19,12 +19,17 @@ backoff = 0.05
 
 [[policy]]
 match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/in", "/queue/out", "/queue/one",
-  "/queue/dlq.#"]
+  "/queue/groups", "/queue/dlq.#"]
 durable = true
 
 [[policy]]
 match = ["/queue/memory", "/topic/memory"]
 durable = false
+
+[[policy]]
+match = "/queue/once"
+durable = true
+max_attempts = 1
 
 [[policy]]
 match = ["/topic/all", "/topic/short", "/topic/memory"]
@@ -50,6 +55,8 @@ class Queue:
     priorities: bool = False  # its messages have some
     target: str = ""  # where its consumers move all that comes
     exclusive: bool = False  # one consumer gets all, the others stand by
+    groups: tuple[str, ...] = ()  # of its messages; each goes to one consumer at a time
+    attempts: int = 0  # after which a message is a dead letter; no end of a process is one; 0: any number
 
     @property
     def keeps(self) -> bool:
@@ -71,6 +78,7 @@ class Topic:
     most: int = 0  # messages that it keeps; 0: all
     consumers: int = 3  # at a time: one that keeps the number, and two that keep nothing but a name
     priorities: bool = False
+    groups: tuple[str, ...] = ()
 
     @property
     def keeps(self) -> bool:
@@ -88,6 +96,8 @@ QUEUES = (
     Queue("/queue/in", True, "client-individual", 2, target="/queue/out"),
     Queue("/queue/out", True, "client-individual", 1),
     Queue("/queue/one", True, "client-individual", 2, exclusive=True),
+    Queue("/queue/groups", True, "client-individual", 3, groups=("red", "green", "blue")),
+    Queue("/queue/once", True, "client-individual", 1, attempts=1),
 )
 TOPICS = (Topic("/topic/all", True), Topic("/topic/short", True, most=40), Topic("/topic/memory", False))
 PLACES = (*QUEUES, *TOPICS)
@@ -105,12 +115,38 @@ _USUAL = 60
 _LONGEST = 3.0
 
 
+EDGE_ACTS = {
+    "edge kill": 5, "edge cut": 3, "edge stop": 2, "edge hang": 2, "all edges kill": 1, "primary stop": 1
+}  # fmt: skip
+"""Victims, and the ways to hit them, with weights.  `kill`: SIGKILL; `cut`: its link is shut down, and the process goes
+on; `stop`: SIGSTOP, and SIGCONT after `STOPPED`; `hang`: SIGSTOP, until the gateway has given it up."""
+
+STOPPED = 2.0
+"""Seconds from SIGSTOP to SIGCONT."""
+
+# Seconds of silence after which an edge counts as hung in a life where one does: as usual, that takes too long.
+_SILENCE = 8.0
+
+
+@dataclass(frozen=True)
+class EdgeAct:
+    """Something bad that the gateway outlives.  `work`: seconds before it."""
+
+    victim: str
+    way: str
+    work: float
+
+    def __str__(self) -> str:
+        return f"{self.victim} {self.way}"
+
+
 @dataclass(frozen=True)
 class Life:
     """One life of the gateway.
 
     It ends at a `moment`: killed after `seconds`; a `point`: it kills itself; `torn`: behind a commit that no client
-    knows of, and then the end of the write-ahead log is damaged; `start`: killed while it starts; `stop`: SIGTERM.
+    knows of, and then the end of the write-ahead log is damaged; `start`: killed while it starts; `stop`: SIGTERM;
+    `all`: killed with all its edges.
     """
 
     end: str
@@ -118,6 +154,12 @@ class Life:
     seconds: float  # after which it is killed, if it has not done so itself
     log_pages: int  # see `process.gateway`
     consumers: dict[str, int]  # of each queue and topic
+    acts: tuple[EdgeAct, ...] = ()  # before `seconds` begin
+
+    @property
+    def silence(self) -> float:
+        """Seconds of silence after which an edge counts as hung; 0: as usual."""
+        return _SILENCE if any(act.way == "hang" for act in self.acts) else 0.0
 
 
 @dataclass(frozen=True)
@@ -125,12 +167,24 @@ class Plan:
     seed: int
     producers: int  # how many
     lives: list[Life]
+    edges: int = 0
 
 
-def plan(seed: int, most_lives: int = 4) -> Plan:
+def plan(seed: int, most_lives: int = 4, edges: int = 0) -> Plan:
     random = Random(seed)
     producers = random.randint(2, 5)
-    return Plan(seed, producers, [_life(random) for _ in range(random.randint(2, 4))][:most_lives])
+    lives = [_life(random) for _ in range(random.randint(2, 4))][:most_lives]
+    if edges:
+        # Half of the lives end like those without edges.
+        lives = [_with_acts(life, random) if random.random() < 0.5 else life for life in lives]
+    return Plan(seed, producers, lives, edges)
+
+
+def _with_acts(life: Life, random: Random) -> Life:
+    names = random.choices(list(EDGE_ACTS), weights=list(EDGE_ACTS.values()), k=random.randint(1, 3))
+    acts = [EdgeAct(*name.rsplit(" ", 1), work=random.uniform(0.1, 1.0)) for name in names]
+    end = random.choice(["moment", "all", "stop"])
+    return replace(life, end=end, point="", seconds=random.uniform(0.02, 0.7), acts=tuple(acts))
 
 
 def _life(random: Random) -> Life:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import trio
 
 from gateway.stores.file import LOG_PAGES
 
+from .acts import Acts
 from .books import Books, Complaint, audit
 from .consumers import Consumer, Mover
+from .crowd import Crowd, witnesses
 from .drain import look_into, take_all
 from .load import Producer, Worker
 from .logs import Logs
@@ -23,9 +28,11 @@ from .readers import Reader
 from .torn import tear
 
 # Seconds in which clients must have noticed that the gateway is dead.
-_NOTICE = 10.0
-# Seconds of a round; seven are usual.
-_LONGEST = 180.0
+_NOTICE = 60.0
+# Seconds of a round; seven are usual, with edges twenty.
+_LONGEST = 300.0
+# Seconds at most between two acts of a producer where lives are long, so that the end has not too much to give out.
+_CALM = 0.01
 # Complaints of a round that are printed.
 _MOST_TOLD = 10
 
@@ -37,12 +44,14 @@ class Outcome:
     Attributes:
         ends: how often lives ended in which way.
         damage: how often the end of a log was damaged in which way.
+        acts: how often edges were hit in which way.
         counts: messages, receipts and the like.
     """
 
     seed: int
     ends: Counter[str] = field(default_factory=Counter)
     damage: Counter[str] = field(default_factory=Counter)
+    acts: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     complaints: list[Complaint] = field(default_factory=list)
 
@@ -54,6 +63,7 @@ class Outcome:
     def __str__(self) -> str:
         ends = ", ".join(f"{end} {count}" for end, count in sorted(self.ends.items()))
         ends += "".join(f", log: {kind}" for kind in self.damage)
+        ends += "".join(f", {act} {count}" for act, count in sorted(self.acts.items()))
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         lines = [f"seed {self.seed}: {ends}; {counts}"]
         lines += [f"  {kind}: {text}" for kind, text in self.complaints[:_MOST_TOLD]]
@@ -126,12 +136,8 @@ class Round:
     # lives
 
     async def _live(self, life: Life) -> str:
-        """How it ended: `start`, `stop`, `moment`, or the name of a point."""
-        store = f"sqlite:{self._store}"
-        opened = gateway(
-            self._folder, store=store, point=life.point, log_pages=life.log_pages, lie=self._lie, close_linger=0
-        )
-        async with opened as process:
+        """How it ended: `start`, `stop`, `moment`, `all`, or the name of a point."""
+        async with self._gateway(point=life.point, log_pages=life.log_pages, silence=life.silence) as process:
             end = life.point.partition(":")[0]
             if life.end == "start":
                 end = "start"
@@ -141,45 +147,82 @@ class Round:
             elif await wait_until_it_listens(process):
                 end = await self._work(process, life)
             await process.wait()
-            self._note_end(process)
+            await self._note_end(process)
         return end
 
-    def _note_end(self, process: Process) -> None:
+    def _gateway(self, **how: Any) -> AbstractAsyncContextManager[Process]:
+        store = f"sqlite:{self._store}"
+        return gateway(self._folder, store=store, lie=self._lie, close_linger=0, edges=self._plan.edges, **how)
+
+    async def _note_end(self, process: Process) -> None:
+        for name in await process.orphans():
+            self._books.complain("error", f"edge {name} still runs:\n{process.text}")
         for line in process.troubles():
             self._books.complain("error", line)
         if process.status not in (0, -9):
             self._books.complain("error", f"the gateway ended with {process.status}:\n{process.text}")
 
     async def _work(self, process: Process, life: Life) -> str:
+        crowd = Crowd(process, self._books)
         async with trio.open_nursery() as nursery:
             for worker in self._workers(life):
-                nursery.start_soon(worker.run, process.port)
-            with trio.move_on_after(life.seconds) as waiting:
-                await process.wait()
+                nursery.start_soon(crowd.drive, worker)
+            is_alive = await self._act(process, life, crowd)
             if life.end == "stop":
                 await process.stop()
                 end = "stop"
             else:
+                for each in process.edges.values() if life.end == "all" else ():
+                    each.signal(signal.SIGKILL)
                 process.kill()
-                end = "moment" if waiting.cancelled_caught else life.point.partition(":")[0]
+                await process.wait()
+                end = life.point.partition(":")[0] if not is_alive else "all" if life.end == "all" else "moment"
+            crowd.is_over = True
             nursery.cancel_scope.deadline = trio.current_time() + _NOTICE
         if nursery.cancel_scope.cancelled_caught:
-            self._books.complain("error", "clients did not see that the gateway has gone")
+            self._books.complain("error", f"clients did not see that the gateway has gone:\n{process.text}")
+        if life.end != "all" and process.edges_lost > crowd.losses:
+            self._books.complain("error", f"an edge has ended by itself:\n{process.text}")
         return end
+
+    async def _act(self, process: Process, life: Life, crowd: Crowd) -> bool:
+        """Let clients work, and edges suffer; False: the gateway has ended before its time."""
+        acts = Acts(process, crowd, self._random, self._plan.edges)
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                await process.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            if self._plan.edges:
+                await crowd.is_served.wait()
+            try:
+                for act in life.acts:
+                    await trio.sleep(act.work)
+                    await acts.do(act)
+                    self._outcome.acts[str(act)] += 1
+            except trio.TooSlowError:
+                self._books.complain("error", f"after {act} not all edges came back:\n{process.text}")
+            await trio.sleep(life.seconds)
+            nursery.cancel_scope.cancel()
+        return process.status is None
 
     def _workers(self, life: Life) -> list[Worker]:
         consumers = [each for name, count in life.consumers.items() for each in self._consumers[name][:count]]
-        return [*self._producers, *consumers]
+        for producer in self._producers:
+            producer.calm = _CALM if life.acts else 0.0
+        return [*self._producers, *consumers, *witnesses(2 * self._plan.edges, self._books, self._random)]
 
     # the end
 
     async def _drain(self) -> None:
         """Let the gateway give out all that it has, and stop it in order."""
         self._books.draining = True
-        async with gateway(self._folder, store=f"sqlite:{self._store}", lie=self._lie, close_linger=0) as process:
+        async with self._gateway() as process:
             if not await wait_until_it_listens(process):
                 self._books.complain("lost", f"the gateway does not start any more:\n{process.text}")
                 return
             await take_all(process.port, self._logs)
             await process.stop()
-            self._note_end(process)
+            await self._note_end(process)

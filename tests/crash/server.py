@@ -1,8 +1,9 @@
 """The process that is killed: `gateway serve`, after patches that the environment names.
 
 CRASH_POINT=NAME:COUNT   die there, see `points`
-CRASH_LIE=NAME           break a promise, see `points` and `cluster.lies`
+CRASH_LIE=NAME           break a promise, see `points`, `edge_lies` and `cluster.lies`
 CRASH_LOG_PAGES=N        pages of the write-ahead log after which SQLite makes a checkpoint
+CRASH_SILENCE=SECONDS    of an edge, after which it counts as hung
 
 It reads its standard input, and ends with it: a test that is killed leaves no gateway behind.
 """
@@ -18,10 +19,11 @@ from pathlib import Path
 from gateway.broker import Broker
 from gateway.broker.core.work_limits import WorkLimits
 from gateway.cli.main import main
+from gateway.edges import primary
 from gateway.stores import file
 from gateway.transports import server
 
-from . import points
+from . import edge_lies, points
 
 # It looks often at how far readers with a name have come: as usual, no life would see that.
 _LIMITS = WorkLimits(offset_pause=0.05)
@@ -40,13 +42,16 @@ def run() -> None:
     pages = os.environ.get("CRASH_LOG_PAGES")
     if pages:
         file.LOG_PAGES = int(pages)
+    silence = os.environ.get("CRASH_SILENCE")
+    if silence:
+        primary.LONGEST_SILENCE = float(silence)
     main(["serve"])
 
 
 def _tell(lie: str) -> None:
     from .cluster import lies  # it imports the cluster, which a gateway alone does not
 
-    (lies if lie in lies.LIES else points).tell(lie)
+    next((each for each in (lies, edge_lies) if lie in each.LIES), points).tell(lie)
 
 
 def _end_with_the_test() -> None:

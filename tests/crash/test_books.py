@@ -20,10 +20,18 @@ class Scene:
         self.books = Books([_QUEUE])
         self.books.consumed.add(_QUEUE)
 
-    def send(self, unit: Unit | None = None, *, state: State = State.SURE, durable: bool = True) -> Letter:
+    def send(
+        self,
+        unit: Unit | None = None,
+        *,
+        state: State = State.SURE,
+        durable: bool = True,
+        queue: str = _QUEUE,
+        group: str = "",
+    ) -> Letter:
         unit = unit or self.books.begin()
         number = self.books.number("p")
-        letter = Letter(_QUEUE, "p", number, 4, durable, durable, crc32(_BODY), unit)
+        letter = Letter(queue, "p", number, 4, durable, durable, crc32(_BODY), unit, group)
         self.books.add(letter)
         unit.state = state
         return letter
@@ -92,6 +100,8 @@ def play(scene: Scene, steps: str) -> None:
             letters[words[1]].origin = letters[name]
             if "known" in words:
                 moved.confirm()
+        elif verb == "loose":
+            unit.loose = True
         elif verb == "drain":
             scene.books.draining = True
         else:
@@ -113,6 +123,8 @@ def play(scene: Scene, steps: str) -> None:
         ("send a never; come a", "ghost"),
         ("send a; send b open; come a; ack a open; crash; come a marked; come b", "ghost"),
         ("send a unit sent; send b unit sent; crash; come b", "half"),
+        ("send a unit sent; send b unit sent; loose; crash; come b", "half"),
+        ("send a memory; send b memory; come b; crash", "lost"),  # the gateway lived when b came
         ("send a; send b; come b; come a", "order order"),  # in its subscription, and of all that was new
         ("send a; send b; come a; come b; crash; drain; come b marked; come a marked", "order"),
         ("send a; come a; come a marked @other", "id"),
@@ -165,6 +177,15 @@ def test_an_old_primary_delivers_while_the_next_one_does(durable: bool, begun: b
     assert [complaint.kind for complaint in scene.books.complaints] == kinds
 
 
+def test_readers_of_a_topic_may_be_at_work_under_two_primaries() -> None:
+    scene = Scene()
+    logged = scene.send(queue="/topic/log")
+    scene.crash()
+    scene.come(scene.send())
+    scene.come_late(logged, 0)
+    assert not scene.books.complaints
+
+
 def test_an_old_primary_confirms_what_the_next_one_has_not() -> None:
     scene = Scene()
     acknowledged, sent = scene.send(), scene.send(state=State.SENT)
@@ -189,3 +210,14 @@ def test_a_consumer_whose_end_is_known_late_settles_nothing_any_more() -> None:
     unit.loose = True
     scene.crash()
     assert not scene.books.complaints
+
+
+def test_the_order_of_a_group_is_that_of_all_its_consumers() -> None:
+    scene = Scene()
+    red, blue, red_too = (scene.send(queue="/queue/groups", group=group) for group in ("red", "blue", "red"))
+    scene.come(blue)
+    scene.come(red_too)
+    scene.come(red, marked=True)  # another consumer had it, and did not read it
+    assert [complaint.text for complaint in scene.books.complaints if complaint.kind == "order"] == [
+        f"life 0: {red} came behind number {red_too.number} of all that was new"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import trio
@@ -9,6 +10,10 @@ import trio
 from gateway.codec import V12, Decoder, Limits
 
 _CHUNK = 65_536
+
+
+Gate = int | Callable[[], Awaitable[trio.SocketStream]]
+"""Where a gateway takes connections: a port of loopback, or what connects to it, and raises OSError."""
 
 
 class Gone(Exception):
@@ -30,15 +35,24 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 
 
 class Link:
+    """A connection.
+
+    Attributes:
+        port: its own.
+        session: its name at the gateway.
+    """
+
     def __init__(self, stream: trio.SocketStream) -> None:
+        self.port: int = stream.socket.getsockname()[1]
+        self.session = ""
         self._stream = stream
         self._decoder = Decoder(Limits())
         self._decoder.begin(V12, Limits())
 
     @classmethod
-    async def open(cls, port: int) -> Link:
+    async def open(cls, gate: Gate) -> Link:
         try:
-            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            stream = await trio.open_tcp_stream("127.0.0.1", gate) if isinstance(gate, int) else await gate()
         except OSError:
             raise Gone from None
         link = cls(stream)
@@ -49,6 +63,7 @@ class Link:
                 answers = await link.receive()
             if answers[0].command != "CONNECTED":  # it is about to stop
                 raise Gone
+            link.session = answers[0].headers["session"]
         except BaseException:
             await link.close()
             raise
