@@ -14,24 +14,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
+from zlib import crc32
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 30.0
+EDGES = "EDGES_OF_TESTS"  # a variable of the environment: `--edges` of pytest
 STOP_TIMEOUT = 20.0
 # Below those that Linux gives out for port 0 and for outgoing connections, from 32768 on.
 PORTS = range(20_000, 32_000)
-SHARES = 8
+SHARES = 16
 
 
 def _of_this_process() -> Iterator[int]:
-    """Ports without end: each worker of pytest-xdist has its share, and begins where it happens to."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
+    """Ports without end: each worker of pytest-xdist has its share, and begins where it happens to.
+
+    Other runs on this machine begin with other shares, as far as there are some.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     share = len(PORTS) // SHARES
-    first, passed = PORTS.start + worker * share, random.randrange(share)
+    first, passed = PORTS.start + (crc32(run.encode()) + worker) % SHARES * share, random.randrange(share)
     return (first + (passed + number) % share for number in itertools.count())
 
 
@@ -51,22 +57,31 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def with_edges(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings of a gateway that a test starts, with the edges that `--edges` asks for."""
+    edges = os.environ.get(EDGES)
+    return {"edges": edges, **settings} if edges else {**settings}
+
+
 class GatewayProcess:
     """One gateway process and the addresses it listens on.
 
     `settings` are those of `gateway/config/settings.py`, by name; what is not given has its default, except the
-    three addresses, which are free loopback ports.
+    three addresses, which are free loopback ports.  `command`: the words behind `gateway`.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, object]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, object], command: Sequence[str] = ("serve",)) -> None:
+        self._command = command
         self.tcp_port, self.ws_port, self.http_port = free_ports(3)
         self._folder = folder
         self._settings = {
             "tcp": f"{HOST}:{self.tcp_port}",
             "websocket": f"{HOST}:{self.ws_port}",
             "http": f"{HOST}:{self.http_port}",
-            **settings,
+            **with_edges(settings),
         }
+        # A node of a cluster may listen only while it is primary.
+        self._listens = settings.get("cluster_standby_listens") != "false"
         self._process: subprocess.Popen[bytes] | None = None
         self.log_path = folder / "gateway.log"
 
@@ -97,7 +112,7 @@ class GatewayProcess:
         variables |= {f"GATEWAY_{name.upper()}": str(value) for name, value in self._settings.items()}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gateway", "serve"],
+                [sys.executable, "-m", "gateway", *self._command],
                 cwd=self._folder,  # no gateway.toml of the developer is read
                 env=variables,
                 stdin=subprocess.DEVNULL,
@@ -164,7 +179,7 @@ class GatewayProcess:
             connection.request("GET", "/healthz")
             if connection.getresponse().status != 200:
                 return False
-            for port in (self.tcp_port, self.ws_port):
+            for port in (self.tcp_port, self.ws_port) if self._listens else ():
                 socket.create_connection((HOST, port), timeout=5).close()
         except OSError:
             return False

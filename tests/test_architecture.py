@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,16 @@ ARROWS = {
     "cluster": {"broker", "stores"},
     "journal": {"files"},
     "transports": {"broker", "codec", "log_limiter", "net", "stores"},
+    # The link between processes that have the sockets and the one with the broker.
+    "edges": {"auth", "broker", "codec", "transports"},
+    "edge_process": {"auth", "config", "edges", "observe", "runtime", "transports"},
     # Plain values, for the units that set up the others.
     "config": {"broker", "journal", "net", "process"},
     "auth": {"broker", "config", "files", "net", "plugins"},
     "observe": {"broker", "codec", "journal", "stores", "transports"},
-    "runtime": set("auth broker cluster codec config files handlers journal observe process stores transports".split()),
+    "runtime": set(
+        "auth broker cluster codec config edges files handlers journal observe process stores transports".split()
+    ),
     "admin": {"auth", "broker", "cluster", "codec", "config", "net", "observe", "runtime", "transports"},
     # The ASGI face.
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
@@ -64,8 +70,13 @@ def unit_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and full dotted name of whatever a file imports."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     package = ("gateway", *path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

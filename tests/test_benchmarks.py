@@ -43,6 +43,27 @@ def test_a_short_run_in_a_cluster(tmp_path: Path) -> None:
     assert all(row["samples"] and not row["failure"] for row in rows)
 
 
+@pytest.mark.long
+def test_a_short_run_with_edges(tmp_path: Path) -> None:
+    rows = run("--edges", "1", "q100", "dest10k", report=tmp_path / "report.json")
+    divided = {"q100-edges1", "q100-edges1/primary", "q100-edges1/edges"}
+    assert {row["scenario"] for row in rows} == {"q100", "dest10k"} | divided
+    assert all(row["samples"] and not row["failure"] for row in rows)
+    cost = {row["scenario"]: row["cost"] for row in rows}
+    assert cost["q100-edges1"] == pytest.approx(cost["q100-edges1/primary"] + cost["q100-edges1/edges"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [(["q100", "fan100x1", "rcpt8", "storm"], "| `storm`"), (["--profile", "rcpt8"], "(_carry_out)")],
+)
+def test_a_short_run_of_the_primary_alone(arguments: list[str], shown: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.primary", "--rounds", "1", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shown in done.stdout
+
+
 def test_a_shorter_frame_behind_a_run_counts() -> None:
     """It is whole, though it is not as long as those before it: the tail of a run would wait for it for ever."""
     frames = [frame("MESSAGE", b"body", subscription=number) for number in (*range(10, 20), 5)]

@@ -64,5 +64,7 @@ def test_in_a_browser(site: Path) -> None:
     ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         origin = f"http://127.0.0.1:{server.server_port}/"
-        chromium.run("site", origin=origin, copy="first-steps.html", find=find)
+        chromium.run(
+            "site", origin=origin, copy="first-steps.html", diagram="semantics.html", table="comparison.html", find=find
+        )
         server.shutdown()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -70,6 +71,64 @@ class TestBuilt:
         found = Path(run(*python, "-c", "from gateway.admin import site; print(site.static_folder())").strip())
         assert found.is_relative_to(tmp_path)
         assert (found / "vendor/stomp.umd.min.js").is_file()
+
+
+CLIENT = ROOT / "client"
+MOST_PACKAGES = 6
+"""Of the client's distribution, itself included."""
+PROGRAM = """
+import sys
+import anyio, gateway.client
+from gateway.client import StompError, connect
+
+async def main():
+    for scheme in ("stomp", "ws"):
+        try:
+            async with connect(f"{scheme}://127.0.0.1:1"):
+                pass
+        except StompError as error:
+            print(error)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+class TestClient:
+    """The Python client alone."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        folder = tmp_path_factory.mktemp("client")
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, CLIENT)
+        return folder / f"stomp_gateway_client-{__version__}-py3-none-any.whl"
+
+    def test_the_wheel(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            names = {name for name in archive.namelist() if ".dist-info/" not in name}
+            kept = [name for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
+        assert names == files_of("gateway/__init__.py", "gateway/py.typed", "gateway/client", "gateway/codec")
+        assert len(kept) == 1
+
+    def test_it_installs_few_packages_and_works(self, wheel: Path, tmp_path: Path) -> None:
+        python = ("env", "--unset=PYTHONPATH", tmp_path / "bin/python", "-I")
+        run(sys.executable, "-m", "venv", "--without-pip", tmp_path)
+        pip = (sys.executable, "-m", "pip", "--python", tmp_path / "bin/python", "--disable-pip-version-check")
+        run(*pip, "install", "--quiet", wheel)
+        installed = json.loads(run(*pip, "list", "--format", "json"))
+        assert len(installed) <= MOST_PACKAGES, installed
+        said = "cannot connect to 127.0.0.1:1: no server listens there\n"
+        assert run(*python, "-c", PROGRAM) == said * 2
+
+
+def test_the_client_asks_for_what_the_gateway_asks_for() -> None:
+    """In the same versions."""
+    client, whole = (tomllib.loads((each / "pyproject.toml").read_text())["project"] for each in (CLIENT, ROOT))
+    assert set(client["dependencies"]) < set(whole["dependencies"])
+    for key in ("license", "requires-python"):
+        assert client[key] == whole[key]
 
 
 @pytest.mark.parametrize("repository", ["", "https://forge.example/gateway/"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,17 @@ from .running import Running, check
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with two_gateways(tmp_path_factory.mktemp("pair")) as found:
+        for name in found.nodes:
+            found.until(lambda name=name: is_settled(found.cluster(name)))
         yield found
+
+
+def is_settled(answer: Any) -> bool:
+    """All nodes have applied the log, and it is known which server has it."""
+    servers = answer["log"]["servers"] if answer["log"] else []
+    return all(each["applied"] and not each["lag"] for each in answer["nodes"]) and [
+        (each["leads"], each["leads_lease"]) for each in servers
+    ] == [(True, True)]
 
 
 class ANode:
@@ -33,10 +44,14 @@ class ANode:
     def __init__(self) -> None:
         self.values = a_node()
         self.asked: list[str] = []
+        self.drained = 0
         self.error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.values, name)
+
+    def drain(self) -> None:
+        self.drained += 1
 
     async def ask_for_handover(self, to: str) -> None:
         if self.error is not None:
@@ -61,6 +76,18 @@ async def test_without_a_cluster(site: Running) -> None:
     answer = await site.ask("POST", "cluster/handover", {})
     assert (answer.status, answer.error) == (404, "this gateway is no node of a cluster: the setting cluster names one")
     assert (await site.get("overview"))["standby"] is None
+
+
+async def test_why_a_standby_is_not_ready(site: Running, node: ANode) -> None:
+    site.gateway._server.standby = lambda: "the primary is b"
+    for values, sentence in (
+        ({}, "this node is a standby: the primary is b"),
+        ({"is_drained": True}, "this node is drained: the primary is b"),
+        ({"failure": "it is full"}, "this node is a standby that cannot take over: it is full; the primary is b"),
+    ):
+        vars(node.values).update(values)
+        answer = await site.ask("GET", "/readyz")
+        assert (answer.status, answer.error) == (503, sentence)
 
 
 class TestHandover:
@@ -95,6 +122,39 @@ class TestHandover:
         assert (answer.status, answer.error) == (503, "no answer in time")
 
 
+class TestDrain:
+    """Which answer an operator gets; `test_a_drained_primary_hands_over` has what happens."""
+
+    @pytest.mark.parametrize(
+        ("values", "query", "then"),
+        [
+            ({"role": "primary", "has_standby": True}, "", "another node takes over: stop or restart"),
+            ({"role": "primary", "has_standby": False}, "?force=true", "another node takes over: stop or restart"),
+            ({"role": "standby"}, "", "stop or restart the process: this node takes over no more"),
+            ({"role": "drained"}, "", "stop or restart the process: this node takes over no more"),
+        ],
+    )
+    async def test_it_drains_the_node(
+        self, site: Running, node: ANode, values: dict[str, object], query: str, then: str
+    ) -> None:
+        vars(node.values).update(values)
+        found = await site.post(f"drain{query}", status=202)
+        assert (found["draining"], found["next"].startswith(then), node.drained) == (True, True, 1)
+        assert not site.gateway.draining, "it is the node that ends this gateway"
+
+    @pytest.mark.parametrize(
+        ("values", "reason"),
+        [({}, "there is no standby that could take over"), ({"unavailable": "they are down"}, "they are down")],
+    )
+    async def test_refused_where_no_node_takes_over(
+        self, site: Running, node: ANode, values: dict[str, object], reason: str
+    ) -> None:
+        vars(node.values).update({"has_standby": False, **values})
+        answer = await site.ask("POST", "drain")
+        then = "with force=true, clients wait until another node, or this one, is started"
+        assert (answer.status, answer.error, node.drained) == (409, f"{reason}: {then}", 0)
+
+
 def checked(pair: Pair, name: str, path: str) -> Any:
     """The answer of a GET, which fits its schema."""
     status, found = pair.ask(name, path)
@@ -116,9 +176,12 @@ class TestOfTwo:
             assert [each["url"] for each in found["nodes"]] == [each.http_url for each in pair.nodes.values()]
             assert found["log"]["last"] >= 1
             assert found["log"]["snapshot"] is None
+            assert found["log"]["servers"] == [{"name": "n0", "leads": True, "leads_lease": True, "current": True}]
+            assert [(each["failure"], each["server"]) for each in found["nodes"]] == [(None, "n0")] * 2
+            assert all(0 < time.time() - each["applied"] < 600 for each in found["nodes"])
         (change,) = answers["a"]["changes"]
         assert (change["node"], change["epoch"], change["reason"]) == ("a", 1, "it is the first primary")
-        assert answers["b"]["changes"] == [change]
+        assert answers["b"]["changes"] == [{**change, "took": None}]
         assert (answers["a"]["role"], answers["b"]["role"]) == ("primary", "standby")
 
     def test_a_standby_is_no_fault(self, pair: Pair) -> None:
@@ -156,12 +219,33 @@ class TestOfTwo:
 
 
 @pytest.mark.slow
+def test_a_drained_primary_hands_over(tmp_path: Path) -> None:
+    with two_gateways(tmp_path) as pair:
+        assert checked(pair, "a", "api/v1/cluster")["role"] == "primary"
+        status, found = pair.ask("a", "api/v1/drain", {})
+        assert (status, found["next"].partition(":")[0]) == (202, "another node takes over")
+        for name in pair.nodes:
+            assert pair.sees(name, a="drained", b="primary")["changes"][0]["reason"] == "a handover"
+        overview = checked(pair, "a", "api/v1/overview")
+        assert (overview["drain"], overview["standby"]["primary"]) == ("drained", "b")
+        assert pair.ask("a", "readyz")[1]["error"].startswith("this node is drained: the primary is b at ")
+        # The other one has no standby now: it drains when it must, and nothing takes over.
+        assert pair.ask("b", "api/v1/cluster/handover", {})[0] == 409
+        assert pair.ask("b", "api/v1/drain", {})[0] == 409
+        assert pair.ask("b", "api/v1/drain?force=true", {})[0] == 202
+        pair.until(lambda: pair.cluster("b")["role"] == "drained")
+        # A restart ends the drain.
+        pair.nodes["a"].restart()
+        assert pair.sees("b", a="primary", b="drained")["primary"] == "a"
+
+
+@pytest.mark.slow
 def test_a_primary_forgets_that_the_servers_were_away(tmp_path: Path) -> None:
     with two_gateways(tmp_path) as pair:
         pair.server.kill()
         pair.until(lambda: pair.cluster("a")["failure"])
-        problems = pair.until(lambda: pair.ask("a", "api/v1/problems")[1]["problems"])
-        assert "cluster-unavailable" in [each["id"] for each in problems]
+        asked = "api/v1/problems"
+        pair.until(lambda: "cluster-unavailable" in [each["id"] for each in pair.ask("a", asked)[1]["problems"]])
         pair.server.start()
         for name in pair.nodes:
             pair.until(lambda name=name: not pair.cluster(name)["failure"])

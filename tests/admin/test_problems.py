@@ -16,8 +16,10 @@ from gateway.admin.problems import KINDS, MOST, ProblemRow, Problems
 from gateway.broker import Broker
 from gateway.broker.core.counters import Tally
 from gateway.cluster.log import Bounds
+from gateway.cluster.room import Room
 from gateway.observe.destination_watch import Troubles
 from gateway.observe.sampler import Percentiles
+from gateway.runtime.edges import Edge
 from tests.observe.everything import a_node
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,7 +31,7 @@ class Stand:
 
     def __init__(self) -> None:
         self.broker = Broker(epoch=lambda: EPOCH)
-        self.broker.storage = cast(Any, SimpleNamespace(failure=""))
+        self.broker.storage = cast(Any, SimpleNamespace(failure="", is_suspended=False))
         self.disks = {"store": 0.5}
         self.troubles = Troubles()
         self.seconds: list[Any] = []
@@ -46,6 +48,8 @@ class Stand:
             functions=None,
             is_standby=False,
             node=None,
+            edges=None,
+            remote_edges=None,
             connection_limits=SimpleNamespace(refusals={"max_connections": 0}),
         )
         sampler: Any = SimpleNamespace(turns=lambda: self.turns, last_ones=lambda most: self.seconds[-most:])
@@ -95,6 +99,11 @@ def both(*changes: Callable[[Stand], object]) -> Callable[[Stand], object]:
 
 def of_stand(name: str, value: Any) -> Callable[[Stand], object]:
     return lambda stand: setattr(stand, name, value)
+
+
+def edge_with(**values: Any) -> Callable[[Stand], object]:
+    """The gateway has an edge with these values, besides one without faults."""
+    return setter("edges", SimpleNamespace(all=[Edge("1", is_ready=True), Edge("2", **values)]))
 
 
 def a_node_with(**values: Any) -> Callable[[Stand], object]:
@@ -160,6 +169,10 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
         setter(COUNTERS + "slow_consumers", 4000),
         "clients did not read and were closed: 4,000 within 15 minutes",
     ),
+    "consumers-stalled": (
+        setter("broker.context.stalled_consumers", 2),
+        "2 consumers get nothing more, for a message was not settled in time",
+    ),
     "handlers-fail": (setter("functions", SimpleNamespace(failures=6)), "requests failed: 6 within 15 minutes"),
     "logins-fail": (setter(COUNTERS + "failed_logins.token", 11), "refused logins: 11 within 5 minutes"),
     "access-refused": (
@@ -180,26 +193,35 @@ CASES: dict[str, tuple[Callable[[Stand], object], str]] = {
         setter("certificates", SimpleNamespace(ends=EPOCH + 3 * 86_400)),
         "it ends in 3 days",
     ),
+    "edge-away": (
+        edge_with(ended="exit status 1"),
+        "edge 2 serves no clients, and the last time it ended by exit status 1",
+    ),
+    "edge-restarted": (
+        edge_with(is_ready=True, ended="signal SIGKILL", ended_at=EPOCH - 5.0),
+        "edge 2 was started again: it ended by signal SIGKILL",
+    ),
     "cluster-unavailable": (a_node_with(unavailable="they are down"), "they are down"),
     "no-primary": (a_node_with(role="standby", nodes=[]), "a is a standby, and no node is primary"),
     "no-standby": (a_node_with(nodes=[]), "no node could take over from a"),
     "standby-lags": (a_node_with(bounds=Bounds(1, 17_000, 0)), "b has not applied 10,000 messages of the log"),
     "lease-not-renewed": (
-        a_node_with(term=SimpleNamespace(lease=SimpleNamespace(renewed=0.0))),
+        a_node_with(term=SimpleNamespace(lease=SimpleNamespace(age=4.0))),
         "it was renewed 4 s ago, so stored messages are held back",
     ),
+    "log-short": (
+        a_node_with(room=Room("the NATS server n1", 76, 100)),
+        "the NATS server n1 has used 76% of 100 bytes for JetStream",
+    ),
     "log-grows": (
-        a_node_with(bounds=Bounds(1, 7_000, 1 << 30), snapshot_due=256 << 20),
+        a_node_with(bounds=Bounds(1, 7_000, 1 << 30), snapshots=SimpleNamespace(due=256 << 20)),
         "it has 1,024 MiB, and snapshots should have cut it",
     ),
 }
 
 
 @pytest.mark.parametrize("kind", CASES)
-async def test_it_is_told_once_it_lasts(
-    kind: str, stand: Stand, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.admin.cluster.time", SimpleNamespace(monotonic=lambda: 4.0))
+async def test_it_is_told_once_it_lasts(kind: str, stand: Stand, autojump_clock: MockClock) -> None:
     breaks, what = CASES[kind]
     await trio.sleep(5)
     breaks(stand)
@@ -228,11 +250,49 @@ async def test_other_words_for_the_same(stand: Stand, autojump_clock: MockClock)
     }
 
 
+async def test_the_state_of_nodes_in_words(stand: Stand, autojump_clock: MockClock) -> None:
+    nodes = [SimpleNamespace(node="b", role="standby", sequence=7_000, failure="a newer gateway wrote records")]
+    a_node_with(role="drained", nodes=nodes)(stand)
+    stand.look()
+    await trio.sleep(60)
+    assert {each["id"]: each["what"] for each in stand.look()} == {
+        "standby-lags": "b does not follow the log: a newer gateway wrote records",
+        "no-primary": "a is drained, and no node is primary",
+        "not-ready": "a is drained, and takes over no more",
+    }
+
+
+async def test_a_log_that_is_full(stand: Stand) -> None:
+    a_node_with(full="the log is full", unavailable="they are off")(stand)
+    assert {each["id"]: each["what"] for each in stand.look()} == {
+        "log-short": "nothing can be written or acknowledged: the log is full",
+        "cluster-unavailable": "they are off",
+    }
+
+
 async def test_a_standby_is_no_fault(stand: Stand) -> None:
     a_node_with(role="standby")(stand)
     stand.gateway.is_standby = stand.gateway.draining = True
     stand.broker.storage = stand.gateway.committer = None
     assert stand.look() == []
+
+
+async def test_a_lease_that_is_not_renewed_is_no_fault_of_the_store(stand: Stand) -> None:
+    term = SimpleNamespace(lease=SimpleNamespace(age=4.0))
+    a_node_with(unavailable="they are down", term=term)(stand)
+    stand.broker.storage = cast(Any, SimpleNamespace(failure="the cluster does not answer", is_suspended=True))
+    found = {each["id"]: each["what"] for each in stand.look()}
+    assert found == {"cluster-unavailable": "they are down, so durable messages are refused"}
+
+
+async def test_a_store_that_waits_for_the_cluster_has_no_fault_of_its_own(
+    stand: Stand, autojump_clock: MockClock
+) -> None:
+    a_node_with(unavailable="they are down")(stand)
+    stand.broker.storage.failure = "the cluster does not answer"
+    stand.look()
+    await trio.sleep(60)
+    assert [each["id"] for each in stand.look()] == ["cluster-unavailable"]
 
 
 async def test_a_way_of_losing_that_is_over_is_not_told(stand: Stand, autojump_clock: MockClock) -> None:

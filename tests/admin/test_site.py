@@ -118,6 +118,16 @@ class TestStatic:
         for path in ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/nul\0"):
             assert (await request(here.app, path)).status == 404
 
+    async def test_page_helper(self, here: Running, tmp_path: Path) -> None:
+        (tmp_path / "static" / "client").mkdir()
+        (tmp_path / "static" / "client" / "index.js").write_text("export {}")
+        helper = await request(here.app, "/client.js")
+        assert (helper.status, helper.body) == (200, b"export {}")
+        assert helper.headers["content-type"].startswith("text/javascript")
+        assert helper.headers["cache-control"] == "no-cache"
+        again = await request(here.app, "/client.js", headers={"if-none-match": helper.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+
     async def test_folder_of_a_checkout_and_of_a_wheel_and_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

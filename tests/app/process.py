@@ -20,6 +20,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.gateway_process import with_edges
+
 DEADLINE = 30.0
 BIN = Path(sys.executable).parent
 
@@ -47,7 +49,9 @@ class Server:
     ) -> None:
         self._log = folder / "server.log"
         own = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-        own |= {f"GATEWAY_{name.upper()}": value for name, value in variables.items()} | dict(environment or {})
+        own |= {f"GATEWAY_{name.upper()}": value for name, value in with_edges(variables).items()} | dict(
+            environment or {}
+        )
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,

@@ -23,7 +23,7 @@ WAYS = {
     "gateway serve": SERVE,
     "python -m gateway serve": [str(BIN / "python"), "-m", "gateway", "serve"],
 }
-SPAWNING = [name for name in WAYS if name.startswith("hypercorn") and "-w" not in name]
+SPAWNING = ["hypercorn", "hypercorn -k trio", pytest.param("hypercorn -k uvloop", marks=pytest.mark.long)]
 
 every_way = pytest.mark.parametrize("way", WAYS)
 every_spawning_way = pytest.mark.parametrize("way", SPAWNING)

@@ -78,7 +78,9 @@ def wait_for_a_place(running: Server, session_id: str) -> Stream:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["hypercorn", pytest.param("hypercorn -k trio", marks=pytest.mark.long), "gateway serve"]
+)
 def test_readers_see_frames_leave_their_places_and_keep_no_gateway_from_stopping(tmp_path: Path, way: str) -> None:
     with server(WAYS[way], tmp_path) as running, connect(running.tcp_port()) as client:
         name = session_of(running)

@@ -132,3 +132,34 @@ class TestQueue:
         async with queue.place("192.0.2.1"):
             pass
         assert queue._queues == {}
+
+
+class TestOtherProcesses:
+    async def test_one_that_starts_knows_what_another_knows(self, autojump_clock: MockClock) -> None:
+        first, second = FailedLogins(2), FailedLogins(2)
+        first.succeed("a", "alice")
+        first.count("a", "bob")
+        await trio.sleep(10)
+        first.count("a", "carol")
+        first.count("b", "dave")
+        second.take_known(first.known())
+        assert is_refused(second, "a", "bob")
+        assert not is_refused(second, "a", "alice"), "it was right there"
+        assert not is_refused(second, "b", "dave")
+        second.count("b", "dave")
+        assert is_refused(second, "b", "dave")
+        await trio.sleep(59)
+        assert is_refused(second, "a", "bob")
+        await trio.sleep(1)
+        assert not is_refused(second, "a", "bob")
+        assert first.known().of_addresses == []
+
+    async def test_what_it_knows_stays(self, autojump_clock: MockClock) -> None:
+        first, second = FailedLogins(2), FailedLogins(2)
+        for _ in range(2):
+            second.count("a")
+        first.count("a")
+        second.take_known(first.known())
+        assert is_refused(second, "a")
+        second.take_known(first.known())
+        assert is_refused(second, "a")

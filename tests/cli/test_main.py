@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from gateway.auth import passwords
 from gateway.cli import main, serve
-from gateway.config.settings import Settings
+from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import StartError
 
 HASH = passwords.hash_passcode("secret")
@@ -60,6 +60,48 @@ def test_serve_passes_on_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(run("serve", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
 
 
+class TestEdge:
+    OPTIONS = ("--certificate", "c.pem", "--key", "c.key", "--ca", "ca.pem")
+
+    @pytest.fixture(autouse=True)
+    def _no_variable_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "environ", os.environ.copy())
+
+    def test_options_are_settings(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "edge.toml").write_text('edge_of = "elsewhere:1"\nmax_headers = 77\nedge_key = "other.key"\n')
+        found: list[Settings] = []
+        monkeypatch.setattr(serve, "run", lambda settings: found.append(settings) or 70)  # type: ignore[func-returns-value]
+        result = run("edge", "--of", "a:1", "--of", "b:2", "--config", "edge.toml", *self.OPTIONS)
+        assert (result.exit_code, result.output) == (70, "")
+        assert (found[0].edge_of, found[0].max_headers) == (["a:1", "b:2"], 77)
+        assert (found[0].edge_key, found[0].edge_ca) == (Path("c.key"), Path("ca.pem"))
+        assert load().edge_of == found[0].edge_of, "a reload reads the same settings"
+
+    def test_what_is_missing(self) -> None:
+        assert refused(run("edge", "--of", "a:1", edge_ca="ca.pem")) == (
+            "an edge needs edge_certificate (the file of this machine's certificate), edge_key (the file of its key): "
+            "write it into gateway.toml, or give --certificate, --key; docs/edges.md tells how to make the files"
+        )
+
+    def test_an_address_that_is_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "edge.toml").write_text('edge_of = ""')
+        said = refused(run("edge", "--config", "edge.toml", *self.OPTIONS))
+        assert said == "edge.toml line 1: edge_of is empty: write the address of the primary"
+
+    def test_what_an_edge_cannot_have(self) -> None:
+        assert "a node of a cluster has edges" in refused(
+            run("edge", "--of", "a:1", *self.OPTIONS, cluster="a", store="sqlite:s.db", edge_listen="c:1")
+        )
+        said = refused(run("edge", "--of", "a:1", *self.OPTIONS, store="sqlite:s.db"))
+        assert "leave it out here; store is sqlite:s.db (GATEWAY_STORE)" in said
+
+    def test_a_file_that_is_not_there(self) -> None:
+        said = refused(run("check-config", edge_of="a:1", edge_certificate="c.pem", edge_key="c.key", edge_ca="ca.pem"))
+        place, _, reason = said.partition(" cannot be used: ")
+        assert place == "edge_certificate (GATEWAY_EDGE_CERTIFICATE)"
+        assert reason == "c.pem cannot be read: No such file or directory"
+
+
 HEAVY = {"trio", "pydantic", "starlette", "hypercorn", "rich.traceback", "gateway.broker.broker"}
 
 
@@ -84,8 +126,9 @@ def test_commands_import_what_they_need(tmp_path: Path, calls: list[list[str]], 
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
-def test_a_gateway_imports_no_rich() -> None:
-    code = "import sys, gateway.cli.serve, gateway.admin.site; print({'rich'} & set(sys.modules))"
+@pytest.mark.parametrize("modules", ["gateway.cli.serve, gateway.admin.site", "gateway.edge_process"])
+def test_a_gateway_imports_no_rich(modules: str) -> None:
+    code = f"import sys, {modules}; print({{'rich'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "set()\n", done.stderr
 

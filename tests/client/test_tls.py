@@ -16,7 +16,7 @@ import pytest
 
 from gateway.client import Client, ConnectionLost, StompServer
 from gateway.client import blocking as module
-from gateway.client.blocking import CertificateRefused
+from gateway.client.errors import CertificateRefused
 from gateway.client.server import FileError, context_of
 from tests.demanding import Demanding, demanding
 from tests.gateway_process import HOST

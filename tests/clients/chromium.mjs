@@ -64,7 +64,14 @@ async function example(page, job) {
   return (await said).text();
 }
 
-const kinds = { walk, login, forbidden, incomplete, example, site };
+/** A whole page of an application, at the origin of the gateway's pages; returns once it has that title. */
+async function application(page, job) {
+  await page.goto(`${job.origin}healthz`);
+  await page.setContent(job.source);
+  await page.waitForFunction((title) => document.title === title, job.title);
+}
+
+const kinds = { walk, login, forbidden, incomplete, example, application, site };
 
 await converse(async (job, ask) => {
   const context = await browser.newContext(job.context);

@@ -1,6 +1,6 @@
 """A loopback TCP relay that can misbehave as networks do: `cut()` resets what is open, `freeze()` swallows what comes.
 
-Connections opened later pass untouched, so a client can come back through the same port.
+Connections opened later pass untouched, so a client can come back through the same port, unless they are `held` off.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Forwarder:
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._pairs: list[_Pair] = []
+        self.held = False  # connections are closed as soon as they come
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -68,6 +69,9 @@ class Forwarder:
         with suppress(OSError):  # close() ends the loop
             while True:
                 client, _ = self._listener.accept()
+                if self.held:
+                    client.close()
+                    continue
                 try:
                     gateway = socket.create_connection((HOST, self._target_port), timeout=5)
                 except OSError:

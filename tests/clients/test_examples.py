@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.driver import ROOT, Driver
+from tests.clients.driver import ROOT, Driver, node_package
+from tests.clients.forwarder import Forwarder
 from tests.clients.worker import work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.shared import write_users
@@ -217,6 +218,14 @@ def test_the_worker_answers_the_browser(gateway: GatewayProcess, chromium: Drive
         worker.type("")
         assert worker.said(0) == ""
     assert said == "tea for two: done"
+
+
+def test_react_hooks(gateway: GatewayProcess, ws_relay: Forwarder, node: Driver, name: str) -> None:
+    for package in ("react", "react-test-renderer"):
+        node_package(package)
+    job = {"helper": "../../static/client/index.js", "hooks": "../../examples/react_hook.js", "name": name}
+    job |= {"file": "react_hook.mjs", "url": f"ws://{HOST}:{ws_relay.port}/ws"}
+    node.run("hooks", {"cut": ws_relay.cut}, **job)
 
 
 FAILING_ONCE = """

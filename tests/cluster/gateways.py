@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,26 +16,29 @@ from tests.gateway_process import GatewayProcess
 
 PATIENCE = 30.0
 
+Own: TypeAlias = Mapping[str, Mapping[str, object]]
+
 
 class Pair:
     """`nodes`: by name, `a` and `b`; `a` is primary at first."""
 
-    def __init__(self, folder: Path, server: NatsServer, settings: Mapping[str, object]) -> None:
+    def __init__(self, folder: Path, server: NatsServer, settings: Mapping[str, object], own: Own) -> None:
         self.server = server
         self.nodes: dict[str, GatewayProcess] = {}
         for name in ("a", "b"):
-            own = folder / name
-            own.mkdir()
+            place = folder / name
+            place.mkdir()
             self.nodes[name] = GatewayProcess(
-                own,
+                place,
                 {
                     "cluster": "shop",
                     "cluster_node": name,
                     "cluster_servers": str(server.address),
                     "cluster_replicas": 1,
                     "cluster_replicas_anyway": "true",
-                    "store": f"sqlite:{own}/store.db",
+                    "store": f"sqlite:{place}/store.db",
                     **settings,
+                    **own.get(name, {}),
                 },
             )
 
@@ -56,11 +59,13 @@ class Pair:
         return self.ask(name, "api/v1/cluster")[1]
 
     def sees(self, name: str, **roles: str) -> Any:
-        """Wait until a node sees these roles; returns its answer."""
+        """Wait until a node sees these roles, and the change that led to them; returns its answer."""
 
         def found() -> Any:
             answer = self.cluster(name)
-            return answer if {each["node"]: each["role"] for each in answer["nodes"]} == roles else None
+            last = answer["changes"][0]["node"] if answer["changes"] else None
+            seen = {each["node"]: each["role"] for each in answer["nodes"]}
+            return answer if seen == roles and roles.get(last) == "primary" == roles.get(answer["primary"]) else None
 
         return self.until(found)
 
@@ -74,10 +79,10 @@ class Pair:
 
 
 @contextmanager
-def two_gateways(folder: Path, **settings: object) -> Iterator[Pair]:
-    """They run for the block.  `settings`: of both."""
+def two_gateways(folder: Path, *, own: Own | None = None, **settings: object) -> Iterator[Pair]:
+    """They run for the block.  `settings`: of both.  `own`: by name, those of one."""
     with nats_servers(folder / "nats", 1) as (server,):
-        pair = Pair(folder, server, settings)
+        pair = Pair(folder, server, settings, own or {})
         with pair.nodes["a"].running():
             pair.sees("a", a="primary")
             with pair.nodes["b"].running():

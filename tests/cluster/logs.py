@@ -14,7 +14,7 @@ class MemoryLog:
 
     `is_down`: it does not answer.  `lost_answers`: so many of the next appends happen, and say that they did not.
     `appends_left`: so many happen, and then no more; None: any number.  `lag`: so many of the last messages do not show
-    when it is read.
+    when it is read.  `approached`: how often a node was about to write.
     """
 
     def __init__(self) -> None:
@@ -24,6 +24,11 @@ class MemoryLog:
         self.lost_answers = 0
         self.appends_left: int | None = None
         self.lag = 0
+        self.approached = 0
+
+    def approach(self) -> None:
+        self._answer()
+        self.approached += 1
 
     def append(self, data: bytes, expected: int) -> int:
         self._answer()

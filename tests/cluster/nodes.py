@@ -105,10 +105,10 @@ class Nodes:
         self.standby = self._follower(self._opened(path.name))
 
     def _trim(self) -> None:
-        """The log is cut behind a snapshot, and the standby, which is behind, must begin with that."""
+        """The log is cut where a snapshot ends, and the standby, which is behind, must begin with that."""
         self._snapshot = Path(self._folder.name, "snapshot")
         sequence, _ = self.primary.replica.snapshot(self._snapshot)
-        self.log.purge(sequence + 1)
+        self.log.purge(sequence)
 
     def last_commit(self, epoch: int) -> int:
         """The number of the last batch of a primary that is whole in the log; 0: none."""

@@ -1,4 +1,6 @@
-"""Servers of NATS for tests: real ones, on free ports of loopback, which end with the block."""
+"""Servers of NATS for tests: real ones, which end with the block: on free ports of loopback, or on the machines of a
+network that can be cut.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from gateway.cluster.nats.connection import NatsConnection, NatsOptions, ServerAddress
 from gateway.cluster.nats.faults import NatsUnavailable
 from gateway.cluster.nats.jetstream import JetStream, JetStreamError
-from tests.gateway_process import free_ports
+from tests.cluster.network import Namespace, Network
+from tests.gateway_process import HOST, free_ports
 
 PATIENCE = 30.0
 
@@ -28,7 +31,10 @@ def program() -> str:
 
 
 class NatsServer:
-    """A server of a cluster, which may be stopped and started again."""
+    """A server of a cluster, which may be stopped and started again.
+
+    `machine`: where it runs; None: here.
+    """
 
     def __init__(
         self,
@@ -38,27 +44,33 @@ class NatsServer:
         routes: Sequence[int],
         more: str = "",
         sync: str = "always",
+        machines: Sequence[Namespace] = (),
     ) -> None:
         self.name = f"n{number}"
-        self.port = ports[number]
+        self.machine = machines[number] if machines else None
+        hosts = [each.address for each in machines] or [HOST] * len(ports)
+        self.address = ServerAddress(hosts[number], ports[number])
         self.folder = folder / self.name
         self.folder.mkdir(parents=True)
-        others = ", ".join([f"nats://127.0.0.1:{route}" for at, route in enumerate(routes) if at != number])
-        cluster = f"cluster {{ name: test, listen: 127.0.0.1:{routes[number]}, routes: [{others}] }}" if others else ""
+        urls = [f"nats://{host}:{route}" for host, route in zip(hosts, routes, strict=True)]
+        listen = f"{hosts[number]}:{routes[number]}"
+        others = ", ".join(urls[:number] + urls[number + 1 :])
+        cluster = f"cluster {{ name: test, listen: {listen}, routes: [{others}] }}" if others else ""
         self.settings = self.folder / "nats.conf"
         self.settings.write_text(
-            f"server_name: {self.name}\nlisten: 127.0.0.1:{self.port}\n"
+            f"server_name: {self.name}\nlisten: {self.address}\n"
             f'jetstream {{ store_dir: "{self.folder}/js", sync_interval: {sync}, max_mem: 64MB, max_file: 2GB }}\n'
             f"{cluster}\n{more}\n"
         )
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
-    def address(self) -> ServerAddress:
-        return ServerAddress("127.0.0.1", self.port)
+    def port(self) -> int:
+        return self.address.port
 
     def start(self) -> None:
-        arguments = [program(), "-c", str(self.settings), "-l", str(self.folder / "log")]
+        where = self.machine.command if self.machine is not None else []
+        arguments = [*where, program(), "-c", str(self.settings), "-l", str(self.folder / "log")]
         self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
 
     def await_port(self) -> None:
@@ -100,20 +112,26 @@ class NatsServer:
 
 
 @contextmanager
-def nats_servers(folder: Path, count: int = 3, more: str = "", sync: str = "always") -> Iterator[list[NatsServer]]:
+def nats_servers(
+    folder: Path, count: int = 3, more: str = "", sync: str = "always", network: Network | None = None
+) -> Iterator[list[NatsServer]]:
     """Servers whose JetStream is ready, unless they have settings of their own.
 
-    `more`: settings.  `sync`: their `sync_interval`.
+    `more`: settings.  `sync`: their `sync_interval`.  `network`: each runs on a machine of it.
     """
-    ports = free_ports(2 * count)
-    servers = [NatsServer(folder, number, ports[:count], ports[count:], more, sync) for number in range(count)]
+    machines = network.machines if network is not None else ()
+    ports = [4222] * count + [6222] * count if machines else free_ports(2 * count)
+    servers = [
+        NatsServer(folder, number, ports[:count], ports[count:], more, sync, machines) for number in range(count)
+    ]
     try:
         for each in servers:
             each.start()
-        for each in servers:
-            each.await_port()
-        if not more:
-            await_jetstream(servers)
+        with network.router.inside() if network is not None else nullcontext():
+            for each in servers:
+                each.await_port()
+            if not more:
+                await_jetstream(servers)
         yield servers
     finally:
         for each in servers:

@@ -10,9 +10,9 @@ import pytest
 from gateway.broker.core.ports import StoreError
 from gateway.broker.model.changes import Batch
 from gateway.cluster import follower
-from gateway.cluster.follower import TRIES, Follower, LogGap
+from gateway.cluster.follower import BEHIND, TRIES, Follower, LogGap
 from gateway.cluster.log import Fenced, LogUnavailable, LogWriter, Message
-from gateway.cluster.records import VERSION, Kind, Record, pack_batch, parts_of
+from gateway.cluster.records import FORM, Kind, Record, pack_batch, parts_of
 from gateway.cluster.replica import Replica
 from gateway.cluster.store import ReplicatedStore
 from tests.cluster.logs import MemoryLog
@@ -81,14 +81,98 @@ def test_a_log_that_begins_later_needs_a_snapshot(cluster: Cluster, node: Follow
 def test_a_log_that_ends_before_what_is_applied_is_another_one(cluster: Cluster, node: Follower) -> None:
     cluster.append(new([1]))
     catch_up(node)
-    cluster.log.messages.pop()
+    last = cluster.log.messages.pop()
+    for _ in range(2):
+        for _ in range(BEHIND):
+            with pytest.raises(LogUnavailable, match="the server that leads it may be behind"):
+                node.look()
+        cluster.log.messages.append(last)
+        node.look()
+        cluster.log.messages.pop()
+    for _ in range(BEHIND):
+        with pytest.raises(LogUnavailable):
+            cluster.primary(node)
     for ask in (node.look, lambda: cluster.primary(node)):
         with pytest.raises(StoreError, match=r"have lost messages, or it is another log; stop this node .*a\.db away"):
             ask()
 
 
-def _of_newer_version(part: bytes) -> bytes:
-    return part[:3] + bytes([VERSION + 1]) + part[4:]
+def _of_another_log(cluster: Cluster, folder: Path, length: int) -> None:
+    """The log was deleted, and another node made it anew, with higher epochs."""
+    cluster.log.messages.clear()
+    other = Cluster(folder)
+    other.log = cluster.log
+    maker = other.node("maker")
+    while len(cluster.log.messages) < length:
+        other.primary(maker)
+    maker.replica.close()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("more", [0, 9])
+def test_a_log_that_was_made_anew_is_told_apart(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, more: int, reopened: bool
+) -> None:
+    """Its epoch is higher, and it is as long as the copy, or longer."""
+    old, node = cluster.node("old"), cluster.node("a")
+    store = cluster.primary(old)
+    for number in (1, 2, 3, 4):
+        store.write(new([number], number=number))
+    catch_up(node)
+    length = len(cluster.log.messages) + more
+    _of_another_log(cluster, tmp_path_factory.mktemp("other"), length)
+    if reopened:
+        cluster.replicas.pop().close()
+        node = cluster.node("a")
+    sentence = (
+        r"message 9 of the log is not the one .* lost messages, or it is another log; stop this node .*a\.db away"
+    )
+    for _ in range(2):
+        with pytest.raises(StoreError, match=sentence):
+            node.step()
+        with pytest.raises(StoreError, match=sentence):
+            cluster.primary(node)
+    assert rows_of(node.replica.store) == [1, 2, 3, 4]
+    assert len(cluster.log.messages) == length, "it wrote to a log that it does not know"
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_log_that_lost_its_end_and_went_on_is_told_apart(cluster: Cluster, node: Follower, is_whole: bool) -> None:
+    store = cluster.primary(cluster.node("b"), "b")
+    store.write(new([1]))
+    behind = cluster.node("c")
+    catch_up(behind)
+    first = len(cluster.log.messages)
+    store.write(new([2], size=300, number=2))
+    if not is_whole:
+        cluster.log.messages.pop()
+    catch_up(node)
+    del cluster.log.messages[first:]
+    cluster.primary(behind, "c").write(new([3], size=900))
+    with pytest.raises(StoreError, match="another log"):
+        catch_up(node)
+    if is_whole:
+        with pytest.raises(StoreError, match="another log"):
+            catch_up(node)
+        assert rows_of(node.replica.store) == [1, 2]
+    else:  # of the record that was lost, it has applied nothing
+        catch_up(node)
+        assert rows_of(node.replica.store) == [1, 3]
+
+
+def test_a_log_that_does_not_show_where_the_copy_ends_needs_a_snapshot(cluster: Cluster, node: Follower) -> None:
+    cluster.append(new([1]), new([2], number=2))
+    catch_up(node)
+    cluster.log.purge(node.read)
+    catch_up(node)
+    cluster.append(new([3], number=3))
+    cluster.log.purge(node.read + 1)
+    with pytest.raises(LogGap, match=f"the log begins with {node.read + 1}, and this node has applied {node.read}"):
+        node.look()
+
+
+def _of_newer_form(part: bytes) -> bytes:
+    return part[:3] + bytes([FORM + 1]) + part[4:]
 
 
 def _damaged(part: bytes) -> bytes:
@@ -98,7 +182,7 @@ def _damaged(part: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_of_newer_version, f"records have version {VERSION + 1}, and this gateway reads {VERSION}; upgrade this node"),
+        (_of_newer_form, f"records of form {FORM + 1}, and this one reads up to form {FORM}; upgrade this node"),
         (_damaged, "its checksum is wrong"),
         (lambda part: b"", "it is not a record of the gateway"),
         (lambda part: b"another program's", "it is not a record of the gateway"),
@@ -247,6 +331,13 @@ def test_an_epoch_whose_answer_was_lost_is_followed_by_the_next(cluster: Cluster
         cluster.primary(node)
     assert cluster.primary(node).token == node.replica.token
     assert node.replica.epoch == 2
+
+
+def test_a_primary_takes_the_shortest_way_to_the_log(cluster: Cluster, node: Follower) -> None:
+    catch_up(node)
+    assert not cluster.log.approached
+    cluster.primary(node)
+    assert cluster.log.approached == 1
 
 
 def test_the_first_primary_names_the_store_for_all(cluster: Cluster, node: Follower) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client.blocking import Client, StompError
+from gateway.client import Client, StompError
 from gateway.client.server import StompServer
+from gateway.cluster.nats.jetstream import JetStream
 from tests.cluster.gateways import PATIENCE, Pair, two_gateways
+from tests.cluster.servers import connection
 from tests.gateway_process import HOST
 
 pytestmark = pytest.mark.slow
@@ -75,13 +77,20 @@ def clients(pair: Pair) -> Iterator[Clients]:
         yield Clients(pair, opened)
 
 
-def test_a_standby_says_where_the_primary_is(pair: Pair, clients: Clients) -> None:
-    status, answer = pair.ask("b", "readyz")
-    address = f"{HOST}:{pair.nodes['a'].tcp_port}"
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A pair for tests that end none of both."""
+    with two_gateways(tmp_path_factory.mktemp("pair")) as found:
+        yield found
+
+
+def test_a_standby_says_where_the_primary_is(lasting: Pair) -> None:
+    status, answer = lasting.ask("b", "readyz")
+    address = f"{HOST}:{lasting.nodes['a'].tcp_port}"
     assert status == 503
     assert answer["error"] == f"this node is a standby: the primary is a at {address}: connect there, or again"
     with pytest.raises(StompError, match="this node is a standby") as refusal:
-        clients.of("b")
+        Client(StompServer(HOST, lasting.nodes["b"].tcp_port))
     assert address in str(refusal.value)
 
 
@@ -115,3 +124,18 @@ def test_a_stopped_primary_delivers_nothing_when_it_goes_on(pair: Pair, clients:
     with pytest.raises(StompError):
         assert not old.receive(PATIENCE)
     clients.await_standby("a", primary="b")
+
+
+def test_a_log_that_is_nearly_full_still_takes_acknowledgements(lasting: Pair) -> None:
+    with ExitStack() as opened, closing(connection([lasting.server])) as connected:
+        jets, clients = JetStream(connected), Clients(lasting, opened)
+        config = jets.call("STREAM.INFO.GW_shop")["config"]
+        jets.call("STREAM.UPDATE.GW_shop", config | {"max_bytes": 4_000_000})
+        consumer = clients.of("a")
+        publish(clients.of("a"), *[bytes(200_000)] * 18)
+        said = "the store is short of room: the log of the cluster is short of room: the stream of the"
+        lasting.until(lambda: lasting.ask("a", "readyz")[1].get("error", "").startswith(said))
+        with pytest.raises(StompError, match="the store cannot be written"):
+            publish(clients.of("a"), b"more")
+        assert len(consumed(consumer, 18)) == 18
+        assert lasting.cluster("a")["log"]["room"]["limit"] == 4_000_000

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.cluster import records
-from gateway.cluster.records import Assembler, Kind, Record, RecordError, parse, parts_of
+from gateway.cluster.records import FORM, Assembler, Kind, NewerForm, Record, RecordError, parse, parts_of
 
+RECORDED = Path(__file__).with_name("form-1.hex")
 RECORD = Record(Kind.BATCH, 3, 17, 1_795_271_857_627_686, b"payload")
 
 numbers = st.integers(0, 2**53)
@@ -98,12 +102,39 @@ class TestParts:
         with pytest.raises(RecordError, match="not a record"):
             parse(data)
 
-    def test_of_a_newer_gateway_say_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(records, "VERSION", 2)
-            [part] = parts_of(RECORD)
-        with pytest.raises(RecordError, match="records have version 2, and this gateway reads 1; upgrade this node"):
+    def test_of_a_newer_gateway_say_so(self) -> None:
+        [part] = parts_of(replace(RECORD, form=FORM + 1))
+        newer = f"wrote records of form {FORM + 1}, and this one reads up to form {FORM}; upgrade this node"
+        with pytest.raises(NewerForm, match=newer):
             parse(part)
+        assert Assembler().add(parse(part, FORM + 1)) == replace(RECORD, form=FORM + 1)
+
+
+def test_records_of_form_1_as_they_were_recorded() -> None:
+    """A later gateway reads them, too: `form-1.hex` never changes."""
+    batch = Batch(
+        2,
+        {1: Container(1, "queue", "/queue/a", None), 2: Container(2, "queue", "/queue/\u00e9", "{}")},
+        {7: Payload({"content-type": "text/plain"}, b"tea"), 8: Payload({}, bytes(range(256)))},
+        {7: StoredRow(7, 1, 7, 5, 3), 8: StoredRow(8, 2, 8, 1 << 40, 256, False, '{"expires": 1.5}')},
+        {5: '{"attempts": 2}'},
+        [1, 2],
+        [3],
+        [4],
+        {b"\x01\xff": 1_795_271_857.5},
+    )
+    facts = {"node": "a", "address": "host-a:61613", "token": "token", "version": "0.1.0"}
+    recorded = [
+        Record(Kind.EPOCH, 3, 0, 1_795_271_857_000_000, records.pack_map(facts), 1),
+        Record(Kind.BATCH, 3, 2, 1_795_271_857_000_001, records.pack_batch(batch), 1),
+        Record(Kind.END, 3, 0, 1_795_271_857_000_002, records.pack_map({}), 1),
+    ]
+    messages = [bytes.fromhex(line) for line in RECORDED.read_text().split()]
+    assert messages == [part for each in recorded for part in parts_of(each, 300)]
+    assembler = Assembler()
+    found = [record for each in messages if (record := assembler.add(parse(each)))]
+    assert found == recorded
+    assert same(records.unpack_batch(2, found[1].payload), batch)
 
 
 class TestALostWriter:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.broker.model.changes import Batch
-from gateway.cluster.records import Kind, Record, pack_batch, pack_map
+from gateway.cluster.records import Kind, Record, RecordError, pack_batch, pack_map
 from gateway.cluster.replica import Replica, boot_id, copy_store
 from gateway.stores import SQLiteStore, StoreError, open_store, tools
-from tests.stores.batches import contents_of, new, stored
+from tests.stores.batches import contents_of, new, rows_of, stored
 
 EPOCH = Record(Kind.EPOCH, 1, 0, 50, pack_map({"node": "a", "address": "", "token": "token", "version": "1"}))
 END = Record(Kind.END, 1, 0, 90, pack_map({}))
@@ -64,6 +66,16 @@ def test_a_closed_one_goes_on_where_it_was(replica: Replica, path: Path, boot: s
     replica.__init__(SQLiteStore.open(path, synchronous="OFF"), "boot 1")  # for the fixture
 
 
+def test_one_of_an_older_gateway_goes_on(replica: Replica, path: Path) -> None:
+    replica.close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("ALTER TABLE replica DROP COLUMN mark")
+    replica.__init__(SQLiteStore.open(path, synchronous="OFF"), "boot 1")  # for the fixture
+    assert (replica.sequence, replica.mark) == (2, "")
+    replica.apply(commit(new([3], number=7)), 3)
+    assert replica.mark == "1 1 7 60"
+
+
 def test_a_killed_one_goes_on_in_the_same_boot_alone(tmp_path: Path) -> None:
     path = tmp_path / "replica.db"
     for boots in (["1", "1"], ["1", "2"], ["", ""]):
@@ -90,10 +102,10 @@ def test_an_end_is_clean_until_something_follows(replica: Replica) -> None:
     assert replica.load().clean
     replica.apply(replace(EPOCH, epoch=2), 4)
     assert replica.load().clean
-    replica.apply(commit(new([3]), time=40), 5)
+    replica.apply(commit(new([3]), epoch=2, time=40), 5)
     assert not replica.load().clean
     # The second of two primaries cannot know what the first one delivered.
-    replica.apply(END, 6)
+    replica.apply(replace(END, epoch=2), 6)
     for sequence, is_clean in ((7, True), (8, False)):
         replica.apply(replace(EPOCH, epoch=sequence), sequence)
         assert replica.load().clean is is_clean
@@ -118,6 +130,31 @@ def test_a_snapshot_is_a_replica(replica: Replica, tmp_path: Path) -> None:
     assert (found.sequence, found.token) == (2, "token")
     assert found.store.read([2]) == [stored(2)]
     found.close()
+
+
+def test_a_snapshot_that_cannot_be_opened_replaces_nothing(replica: Replica, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    replica.snapshot(copy)
+    with closing(sqlite3.connect(copy)) as file:
+        file.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match=r"was made by a newer gateway"):
+        replica.replace(copy)
+    assert replica.store.read([2]) == [stored(2)]
+
+
+def test_a_snapshot_of_another_log_replaces_nothing(replica: Replica, tmp_path: Path) -> None:
+    other = again(tmp_path / "other.db", "boot 1")
+    copy = tmp_path / "copy.db"
+    for sequence, content in enumerate((replace(EPOCH, payload=pack_map({"token": "another"})), commit(new([9]))), 8):
+        other.apply(content, sequence)
+    other.snapshot(copy)
+    other.close()
+    with pytest.raises(StoreError, match=r"the snapshot is not of the log .*: it is another log; .* move .* away"):
+        replica.replace(copy)
+    assert replica.store.read([2]) == [stored(2)]
+    empty = again(tmp_path / "empty.db", "boot 1").replace(copy)
+    assert (empty.sequence, empty.token) == (9, "another")
+    empty.close()
 
 
 def test_a_gateway_alone_and_another_cluster_refuse_it(replica: Replica, path: Path, tmp_path: Path) -> None:
@@ -154,3 +191,12 @@ def test_a_store_of_it_is_made_by_export_and_import(replica: Replica, tmp_path: 
 
 def test_the_machine_has_a_name_for_its_boot() -> None:
     assert boot_id()
+
+
+def test_a_record_of_another_log_is_refused(replica: Replica) -> None:
+    """A log that was made anew has grown longer than the copy of the old one."""
+    for again in (EPOCH, commit(new([3]), epoch=0)):
+        with pytest.raises(RecordError, match=r"and this node's copy has epoch 1: it is another log; .* move .* away"):
+            replica.apply(again, 3)
+    replica.apply(commit(new([3])), 3)
+    assert rows_of(replica.store) == [1, 2, 3]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.model.changes import Batch
-from gateway.cluster.log import Fenced, LogUnavailable, LogWriter
+from gateway.cluster.log import Fenced, LogFull, LogUnavailable, LogWriter
 from gateway.cluster.records import Assembler, Kind, Record, pack_map, parse
 from gateway.cluster.replica import Replica
 from gateway.cluster.store import ReplicatedStore
@@ -94,6 +94,32 @@ def test_a_log_without_answer_is_asked_again(primary: Primary) -> None:
     assert primary.store.read([1]) == [stored(1)]
 
 
+def test_a_log_that_is_full_says_so_until_it_takes_more(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers switch JetStream off then, and name no reason any more."""
+    batch = new([1])
+    with monkeypatch.context() as patch:
+
+        def refuse(data: bytes, expected: int) -> int:
+            raise LogFull("the log is full")
+
+        patch.setattr(primary.log, "append", refuse)
+        with pytest.raises(LogFull):
+            primary.store.write(batch)
+    primary.log.is_down = True
+    with pytest.raises(LogFull, match="the log is full; then the log is down"):
+        primary.store.write(batch)
+    primary.log.is_down = False
+    assert primary.store.full
+    primary.store.write(batch)
+    assert not primary.store.full
+
+
+def test_short_room_in_the_log_is_a_shortage(primary: Primary) -> None:
+    assert primary.store.shortage() == ""
+    primary.store.log_shortage = lambda: "the log is short"
+    assert primary.store.shortage() == "the log is short"
+
+
 def test_a_fenced_primary_writes_nothing_any_more(primary: Primary) -> None:
     LogWriter(primary.log, 1).append(Record(Kind.EPOCH, 2, 0, 6, pack_map({"token": "t"})))
     for _ in range(2):
@@ -113,3 +139,25 @@ def test_the_end_is_told(primary: Primary, tmp_path: Path) -> None:
     standby = primary.standby(tmp_path)
     assert standby.load().clean
     standby.close()
+
+
+def test_the_end_is_told_by_another_server_where_one_is_lost(primary: Primary, tmp_path: Path) -> None:
+    primary.log.lost_answers = 1
+    primary.store.close(clean=True)
+    assert len(primary.log.messages) == 2
+    standby = primary.standby(tmp_path)
+    assert standby.load().clean
+    standby.close()
+
+
+def test_a_primary_ends_where_the_log_does_not_answer(primary: Primary) -> None:
+    """Then the next one takes what was in hand for redelivered, as after a crash."""
+    primary.log.is_down = True
+    primary.store.close(clean=True)
+    assert not primary.replica.load().clean
+
+
+def test_a_primary_ends_that_was_fenced_and_did_not_know(primary: Primary) -> None:
+    LogWriter(primary.log, 1).append(Record(Kind.EPOCH, 2, 0, 6, pack_map({"token": "t"})))
+    primary.store.close(clean=True)
+    assert (primary.fenced, len(primary.log.messages)) == (1, 2)

@@ -17,6 +17,7 @@ NODE = 'cluster = "a"\nstore = "sqlite:copy.db"\n'
         ("cluster_tls_first = true", "it needs TLS: set cluster_ca, or cluster_tls = true"),
         ('cluster_certificate = "c.pem"\ncluster_key = "k.pem"', "it needs TLS: set cluster_ca"),
         ('cluster_tls = true\ncluster_certificate = "c.pem"', "cluster_certificate and cluster_key need each other"),
+        ('cluster_standby_listens = false\ntcp = "systemd:tcp"', "systemd listens on its sockets all the time"),
         ("cluster_replicas = 1", "one or two replicas lose the log with a server"),
         ('cluster_user = "u"\ncluster_token = "t"', "the NATS servers want one kind of credentials"),
     ],

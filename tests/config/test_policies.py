@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import DEFAULT, Kept, OnNack, Policy, SlowConsumerAction, Visible, WhenFull
+from gateway.broker.model.policy import DEFAULT, Kept, LateAck, OnNack, Policy, SlowConsumerAction, Visible, WhenFull
 from gateway.config.policies import KEY_RULES, KINDS, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import policies_of
@@ -40,6 +40,8 @@ EVERY_KEY_OF_QUEUES = {
     "backoff_max": (2, 2.0),
     "dead_letter": ("failed", "/queue/failed"),
     "dead_letter_expired": (True, True),
+    "ack_timeout": ("5 minutes", 300.0),
+    "late_ack": ("error", LateAck.ERROR),
     "time_to_live": ("520 weeks", 314_496_000.0),
     "on_nack": ("drop", OnNack.DROP),
     "conflate_by": ("symbol", "symbol"),

@@ -188,6 +188,8 @@ def test_paths_of_the_file_begin_where_it_is(tmp_path: Path, monkeypatch: pytest
     for written, found in (("users.txt", "etc/users.txt"), ("../users.txt", "etc/../users.txt"), ("/u", "/u")):
         Path("etc/gateway.toml").write_text(f'users_file = "{written}"')
         assert load().users_file == Path(found)
+    Path("etc/gateway.toml").write_text('edge_ca = "ca.pem"')
+    assert load().edge_ca == Path("etc/ca.pem")
     monkeypatch.setenv("GATEWAY_USERS_FILE", "users.txt")
     assert load().users_file == Path("users.txt")
     assert load(users_file="x").users_file == Path("x")

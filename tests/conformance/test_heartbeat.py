@@ -17,7 +17,7 @@ requirement = pytest.mark.requirement
 
 pytestmark = pytest.mark.slow
 
-LATE = 0.25
+LATE = 0.6
 
 
 def beats_during(peer: Peer, seconds: float) -> list[float]:
@@ -72,9 +72,9 @@ def test_a_silent_client_that_promised_beats_is_taken_for_dead(stomp: Scene) -> 
 
 @requirement("HBT-07", "HBT-09")
 def test_a_client_that_beats_a_little_late_lives(stomp: Scene) -> None:
-    peer = stomp.connect(heart_beat="300,0")
-    for _ in range(4):
-        peer.listen(0.3 * 1.15)
+    peer = stomp.connect(heart_beat="600,0")
+    for _ in range(3):
+        peer.listen(0.6 * 1.15)
         peer.raw(b"\n")
     peer.barrier()
     assert not peer.reader.beats, "it asked for none"
@@ -82,12 +82,12 @@ def test_a_client_that_beats_a_little_late_lives(stomp: Scene) -> None:
 
 @requirement("HBT-08", "FRM-09")
 def test_the_octets_of_a_slow_frame_count_as_life(stomp: Scene) -> None:
-    peer = stomp.connect(heart_beat="250,0")
+    peer = stomp.connect(heart_beat="500,0")
     frame = octets("SEND", {"destination": "/topic/x", "receipt": "r"}, b"slow")
-    for octet in frame[:6]:
-        peer.listen(0.22)
+    for octet in frame[:4]:
+        peer.listen(0.44)
         peer.raw(bytes([octet]))
-    peer.raw(frame[6:])
+    peer.raw(frame[4:])
     peer.receipt("r")
 
 

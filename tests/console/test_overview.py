@@ -35,6 +35,18 @@ def test_charts_move_under_load(visit: Visit, front: Front) -> None:
     expect(image).to_have_attribute("aria-label", re.compile("from .* to .*: in use .* at the end, .* at most"))
 
 
+def test_edges_and_where_a_session_is(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
+    front = starting(edges=2)
+    with Client(front.gateway.tcp_port):
+        visit = visiting(front)
+        page = visit.open()
+        expect(rows(page)).to_have_count(2)
+        expect(cell(rows(page).first, "State")).to_have_text("serves")
+        page = visit.open("sessions")
+        rows(page).get_by_role("link").first.click()
+        expect(page.get_by_text("Edge", exact=True)).to_be_visible()
+
+
 def test_losses_are_seen_and_the_charts_are_zoomed(
     visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def a_client(behind_nginx: Front) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, a_client: Client, scheme: str) -> None:
     visit = visiting(behind_nginx, scheme=scheme)
     faults = {place: _faults(visit, place, a_client) for place in PAGES}
@@ -62,7 +62,7 @@ def _faults(visit: Visit, place: str, client: Client) -> list[str]:
     found = visit.faults()
     page.set_viewport_size({"width": 360, "height": 740})
     try:  # charts follow the width one frame later
-        page.wait_for_function(f"() => !{TOO_WIDE}.length", timeout=5_000)
+        page.wait_for_function(f"() => !{TOO_WIDE}.length", timeout=15_000)
     except TooLate:
         found.append(f"too wide for a phone of 360 px: {page.evaluate(f'{TOO_WIDE}.map((each) => each.outerHTML)')}")
     return found + visit.faults()
@@ -122,7 +122,7 @@ def test_a_refusal_of_the_gateway_and_of_the_proxy(
     expect(visit.page.get_by_text("A server in front of the gateway, probably its proxy, refused")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, scheme: str) -> None:
     visit = visiting(behind_nginx, scheme=scheme)
     page = visit.page

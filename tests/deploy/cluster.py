@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,10 @@ class RunningCluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, **settings: object) -> Iterator[RunningCluster]:
-    """Nodes `one`, which is primary, and `two`, for the block.  `settings`: of both."""
+def running_cluster(
+    folder: Path, *, each: Mapping[str, Mapping[str, object]] | None = None, **settings: object
+) -> Iterator[RunningCluster]:
+    """Nodes `one`, which is primary, and `two`, for the block.  `settings`: of both.  `each`: by name, those of one."""
     with nats_servers(folder / "nats", 1) as (nats,), ExitStack() as stack:
         own = {"cluster": "shop", "cluster_servers": f"{HOST}:{nats.port}", "cluster_replicas": 1}
         own |= {"cluster_replicas_anyway": "true"}
@@ -65,7 +67,9 @@ def running_cluster(folder: Path, **settings: object) -> Iterator[RunningCluster
             place.mkdir()
             (place / "gateway.toml").write_text(policy)
             store = f"sqlite:{place / 'copy.db'}"
-            nodes[name] = GatewayProcess(place, own | {"cluster_node": name, "store": store} | settings)
+            nodes[name] = GatewayProcess(
+                place, own | {"cluster_node": name, "store": store} | settings | dict((each or {}).get(name, {}))
+            )
             stack.enter_context(nodes[name].running())
             if name == "one":
                 wait_until(lambda: is_ready(nodes["one"].http_port), "one is primary")

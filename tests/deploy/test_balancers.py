@@ -47,14 +47,19 @@ def haproxy(cluster: RunningCluster, stomp: int, http: int) -> str:
     return replaced(DEPLOY / "haproxy.cfg", words)
 
 
-def nginx(cluster: RunningCluster, folder: Path, port: int) -> str:
-    """deploy/nginx-cluster.conf for these nodes, with nginx's own places below `folder`."""
+def write_nginx(cluster: RunningCluster, folder: Path, port: int, stomp: int) -> Path:
+    """deploy/nginx-cluster.conf and -stream.conf for these nodes, with nginx's own places below `folder`."""
+    words = {f"server {name}:61613": f"server {HOST}:{node.tcp_port}" for name, node in cluster.nodes.items()}
+    words["listen 61613;"] = f"listen {HOST}:{stomp};"
+    (folder / "stream.conf").write_text(replaced(DEPLOY / "nginx-cluster-stream.conf", words))
     words = {"listen 80;": f"listen {HOST}:{port};", "/run/nginx.pid": f"{folder}/nginx.pid"}
     words |= {"/var/log/nginx": f"{folder}", "/var/lib/nginx": f"{folder}", "/etc/nginx/stomp-gateway": f"{folder}"}
     for name, node in cluster.nodes.items():
         words[f"server {name}:15674"] = f"server {HOST}:{node.ws_port}"
         words[f"server {name}:8000"] = f"server {HOST}:{node.http_port}"
-    return replaced(DEPLOY / "nginx-cluster.conf", words)
+    file = folder / "nginx.conf"
+    file.write_text(replaced(DEPLOY / "nginx-cluster.conf", words))
+    return file
 
 
 async def connect(kind: str, port: int) -> None:
@@ -101,11 +106,10 @@ def test_haproxy(tmp_path: Path) -> None:
 
 
 def test_nginx(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port, stomp = free_ports(2)
     tmp_path.chmod(0o755)  # started by root, nginx works as another user
-    with running_cluster(tmp_path, **BEHIND) as cluster:
-        file = tmp_path / "nginx.conf"
-        file.write_text(nginx(cluster, tmp_path, port))
+    with running_cluster(tmp_path, cluster_standby_listens="false", **BEHIND) as cluster:
+        file = write_nginx(cluster, tmp_path, port, stomp)
         command = [tool("nginx"), "-c", str(file), "-e", str(tmp_path / "error.log"), "-g", "daemon off;"]
         with running(*command):
             for node in ("one", "two"):
@@ -113,10 +117,12 @@ def test_nginx(tmp_path: Path) -> None:
                     cluster.hand_over(node)
                 wait_until(lambda: is_ready(port), "nginx is there")
                 assert connects("ws", port)
+                assert connects("tcp", stomp)
                 assert [node_at(port) for _ in range(3)] == [node] * 3
             cluster.nodes["two"].kill()
             cluster.await_primary("one")
             assert connects("ws", port)
+            assert connects("tcp", stomp)
             assert node_at(port) == "one"
             cluster.nodes["one"].kill()
             with pytest.raises(urllib.request.HTTPError, match=r"502|503"):

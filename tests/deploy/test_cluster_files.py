@@ -19,6 +19,8 @@ COMPOSE = DEPLOY / "compose-cluster.yaml"
 KUBERNETES = DEPLOY / "kubernetes-cluster.yaml"
 NATS = DEPLOY / "nats-server.conf"
 HAPROXY = DEPLOY / "haproxy.cfg"
+NOTICED = {"write_deadline": "1s", "ping_interval": "1s", "ping_max": "2"}
+"""Settings of NATS by which a machine that is gone without a word is noticed in seconds."""
 
 
 def test_schemas_are_content() -> None:
@@ -34,6 +36,7 @@ class TestPrograms:
         file.write_text(replaced(NATS, {"/var/lib/nats": str(tmp_path)}))
         checked(program(), "--config", str(file), "--name", "nats-1", "-t")
         assert re.search(r"^    sync_interval: always$", NATS.read_text(), re.MULTILINE)
+        assert NOTICED.items() <= dict(re.findall(r'^(\w+): "?(\w+)"?$', NATS.read_text(), re.MULTILINE)).items()
 
     def test_haproxy(self, tmp_path: Path) -> None:
         file = tmp_path / "haproxy.cfg"
@@ -77,12 +80,12 @@ class TestCompose:
         for name in ("one", "two"):
             service = self.SERVICES[name]
             assert service["image"] == IMAGE
-            assert service["build"]["args"] == {"EXTRAS": "cluster"}
             assert int(service["stop_grace_period"].removesuffix("s")) > LONGEST_DRAIN
             values = {key.removeprefix("GATEWAY_").lower(): value for key, value in service["environment"].items()}
             assert values.keys() <= Settings.model_fields.keys()
             assert values["cluster_node"] == name
             assert values["trusted_proxies"] == self.SERVICES["haproxy"]["networks"]["inside"]["ipv4_address"]
+            assert values["cluster_address"] in self.SERVICES["haproxy"]["ports"][1], "clients come by HAProxy alone"
             assert f'password: "{values["cluster_password"]}"' in NATS.read_text()
             servers = [each.partition(":")[0] for each in values["cluster_servers"].split(",")]
             assert servers == [each for each in self.SERVICES if each.startswith("nats-")]
@@ -139,4 +142,5 @@ class TestKubernetes:
         lines = re.findall(r"^#   ((?:config|  .*|podTemplate).*)$", KUBERNETES.read_text(), re.MULTILINE)
         values = yaml.safe_load("\n".join([line for line in lines if "kubectl" not in line and "deploy" not in line]))
         assert values["config"]["jetstream"]["merge"] == {"sync_interval": "always"}
+        assert {name: str(value) for name, value in values["config"]["merge"].items()} == NOTICED
         assert values["config"]["cluster"] == {"enabled": True, "replicas": 3}

@@ -85,7 +85,7 @@ class TestImage:
     def test_what_goes_in(self, path: str, *, there: bool) -> None:
         assert Context(ROOT).has(path) is there
 
-    @pytest.mark.parametrize("name", ["gateway", "pipeline", "java", "otel", "cluster", "build"])
+    @pytest.mark.parametrize("name", ["gateway", "pipeline", "java", "otel", "build"])
     def test_what_is_locked(self, name: str) -> None:
         """All that pyproject.toml asks for, in versions that it allows; `make lock` renews it."""
         text = (DEPLOY / "lock" / f"{name}.txt").read_text()

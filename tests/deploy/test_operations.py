@@ -93,7 +93,8 @@ def test_what_nginx_gets() -> None:
     """Each file beside where the others look for it; `test_nginx` runs them."""
     placed = dict(re.findall(r"^    install -D -m 644 (\S+) (\S+)  #", section("TLS"), re.MULTILINE))
     in_cluster = "deploy/nginx-cluster.conf"  # in place of nginx.conf
-    assert set(placed) == {f"deploy/{path.name}" for path in DEPLOY.glob("nginx*.conf")} - {in_cluster}
+    others = {in_cluster, "deploy/nginx-cluster-stream.conf"}
+    assert set(placed) == {f"deploy/{path.name}" for path in DEPLOY.glob("nginx*.conf")} - others
     assert "include /etc/nginx/stomp-gateway/tls*.conf;" in (ROOT / in_cluster).read_text()
     text = (DEPLOY / "nginx.conf").read_text()
     for place in placed.values():

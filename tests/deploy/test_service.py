@@ -88,15 +88,32 @@ class TestSockets:
         ):
             found = InheritedSockets([("a", here), ("b", here), ("b", everywhere), ("c", file), ("d", other)])
             assert [found.are_local(name) for name in ("a", "b", "c", "d", "e")] == [True, False, True, False, True]
-            assert (len(found.take("b")), found.take("b"), found.names) == (2, [], ["a", "b", "c", "d"])
+            taken = found.take("b")
+            assert (len(taken), found.take("b"), found.names) == (2, [], ["a", "b", "c", "d"])
+            # A node of a cluster opens a gateway after the other.
+            for each in taken:
+                each.close()
+            again = found.take("b")
+            assert [each.getsockname() for each in again] == [here.getsockname(), everywhere.getsockname()]
+            for each in again:
+                each.close()
 
 
-@pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS)
-def test_under_socket_activation(tmp_path: Path, hearing: Manager, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "edges"),
+    [
+        pytest.param(
+            command, edges, id=f"{name}-{edges}", marks=[pytest.mark.long] if edges == "2" and name != "serve" else []
+        )
+        for name, command in SERVERS.items()
+        for edges in "02"
+    ],
+)
+def test_under_socket_activation(tmp_path: Path, hearing: Manager, command: list[str], edges: str) -> None:
     """The whole life of a service of Type=notify, on sockets that systemd has opened."""
     ports = dict(zip(("tcp", "websocket", "http"), free_ports(3), strict=True))
     start = activated(command, {name: f"{HOST}:{port}" for name, port in ports.items()})
-    with server(start, tmp_path, **{name: f"systemd:{name}" for name in ports}) as running:
+    with server(start, tmp_path, edges=edges, **{name: f"systemd:{name}" for name in ports}) as running:
         running.await_in_log("Listening on")
         client = connect(ports["tcp"])
         assert hearing.heard()["READY"] == "1"

@@ -97,27 +97,30 @@ def test_tests_against_the_gateway(machine: Machine) -> None:
     assert perform(machine, blocks("docs/howto-test.md")) == 3
 
 
-def test_patterns(machine: Machine) -> None:
-    """One page that is cut off: what it sends comes once, it misses nothing, and gets an answer."""
+def test_page_helper(machine: Machine) -> None:
+    """The module that its pieces make: it is cut off, and loses nothing."""
     (policy,) = blocks("docs/replay.md")
     secret = "a secret of more than thirty-two bytes"
     machine.write("secret.txt", f"{secret}\n")
     machine.write("gateway.toml", f'jwt_keys = "secret.txt"\n{policy.text}')
     machine.serve()
     token = jwt.encode({"sub": "alice", "exp": time.time() + 30}, secret, "HS256")
-    page = "".join([block.text for block in blocks("docs/patterns.md") if block.kind == "js"])
+    (fetch,) = [block.text for block in blocks("docs/page-helper.md") if block.kind == "sh"]
+    machine.run(fetch)
+    page = "".join([block.text for block in blocks("docs/page-helper.md") if block.kind == "js"])
     machine.write("page.mjs", f"globalThis.newToken = async () => {json.dumps(token)};\n{page}{BEHIND}")
-    assert machine.run("timeout 30 node page.mjs").splitlines() == ["price 1", "price 2", "answer 9"]
+    shown = machine.run("timeout 30 node page.mjs").splitlines()
+    assert shown == ["connected", "price 1", "not connected", "connected", "price 2", "answer 9"]
 
 
 BEHIND = """
 const answer = ({ headers: { "reply-to": destination, "correlation-id": id }, body }) =>
-  client.publish({ destination, body: `answer ${body ** 2}`, headers: { "correlation-id": id } });
-whenConnected(() => client.subscribe("/queue/squares", answer));
+  gateway.client.publish({ destination, body: `answer ${body ** 2}`, headers: { "correlation-id": id } });
+gateway.subscribe("/queue/squares", answer);
 follow("/topic/prices.acme", async (price) => {
   console.log(price);
   if (price === "price 1") {
-    client.forceDisconnect();
+    gateway.client.forceDisconnect();
     send("/topic/prices.acme", "price 2");
   } else {
     console.log(await ask("/queue/squares", "3"));
@@ -125,7 +128,6 @@ follow("/topic/prices.acme", async (price) => {
   }
 }, () => console.log("gap"));
 send("/topic/prices.acme", "price 1");
-client.activate();
 """
 
 

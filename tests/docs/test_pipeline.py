@@ -15,7 +15,7 @@ import pytest
 from tests.docs.machine import FOLDER, ROOT, Machine
 from tests.docs.page import blocks, listed
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def test_from_nothing_to_a_report(machine: Machine) -> None:
     assert machine.run("grep -c /queue/shop.orders report.html; tail -c 8 report.html").split()[-1] == "</html>"
 
 
-@pytest.mark.long
 def test_the_tour_and_a_replay(machine: Machine) -> None:
     text = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     (settings,) = [block.text for block in blocks("docs/pipeline.md") if block.kind == "toml"]
@@ -60,7 +59,6 @@ def test_the_tour_and_a_replay(machine: Machine) -> None:
         assert "x-replayed-from" in json.loads(line)["headers"]
 
 
-@pytest.mark.long
 def test_on_a_cluster(machine: Machine) -> None:
     """There is no cluster here: the line is one that spark-submit reads, and what it names is there."""
     (command,) = listed("docs/pipeline.md", "On a cluster")

@@ -12,6 +12,8 @@ import pytest
 from gateway.cluster.directory import NodeState, Primary
 from gateway.cluster.nats.connection import NatsOptions
 from gateway.cluster.nats.faults import NatsUnavailable
+from gateway.cluster.records import Kind, Record
+from gateway.cluster.replica import Replica
 from gateway.cluster.servers import Servers
 from gateway.config.settings import Settings
 from gateway.doctor import cluster_checks
@@ -22,6 +24,9 @@ from tests.cluster.gateways import two_gateways
 from tests.cluster.servers import NatsServer, await_jetstream, connection, nats_servers
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import START_TIMEOUT, free_ports
+from tests.stores.batches import new
+
+NOTICED = 'ping_interval: "1s"\nping_max: 2\nwrite_deadline: "1s"'
 
 
 class Scene:
@@ -39,7 +44,7 @@ class Scene:
         if self.primary.node:
             directory.take(self.primary, directory.primary()[0])
         for each in self.nodes:
-            directory.tell(each)
+            directory.tell(each, directory.node(each.node)[0])
         return examined(self.server, monitoring or self.monitoring, ahead, **settings)
 
 
@@ -61,7 +66,7 @@ def examined(server: NatsServer, monitoring: int, ahead: float = 0.0, **settings
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NatsServer, int]]:
     (monitoring,) = free_ports(1)
-    with nats_servers(tmp_path_factory.mktemp("nats"), 1, f"http: 127.0.0.1:{monitoring}") as (server,):
+    with nats_servers(tmp_path_factory.mktemp("nats"), 1, f"http: 127.0.0.1:{monitoring}\n{NOTICED}") as (server,):
         await_jetstream([server])
         yield server, monitoring
 
@@ -80,6 +85,7 @@ def test_without_faults(scene: Scene) -> None:
     assert [each for each in found if each.level is not Level.OK] == []
     assert only(found, f"NATS {scene.server.address}", Level.OK).detail.startswith("n0, nats-server 2.")
     assert only(found, "sync_interval", Level.OK)
+    assert only(found, "silence", Level.OK).detail.startswith("ping_interval 1 s, ping_max 2, write_deadline 1 s: ")
     assert only(found, "cluster log", Level.OK).detail.startswith("1 replica, ")
     assert only(found, "cluster primary", Level.OK).detail == "node-a at 10.0.0.1:61613, epoch 3"
     assert only(found, "cluster standby", Level.OK).detail == "node-b"
@@ -110,14 +116,29 @@ def test_a_standby_that_lags_and_none(scene: Scene, monkeypatch: pytest.MonkeyPa
     last = log.bounds().last
     fault = only(scene.look(), "cluster lag node-b", Level.WARN)
     assert fault.detail == f"it has not applied {last} messages of the log"
-    scene.nodes = []
-    scene.servers.directory().tell(NodeState("node-b", "", "starting", "1.0", 0, 0))
+    scene.nodes = [NodeState("node-b", "", "starting", "1.0", 0, 0)]
     assert only(scene.look(), "cluster standby", Level.WARN).detail == "no node could take over"
+
+
+def test_a_standby_that_does_not_follow(scene: Scene) -> None:
+    scene.nodes = [NodeState("node-b", "", "standby", "1.0", 0, 0, failure="a newer gateway wrote records")]
+    fault = only(scene.look(), "cluster lag node-b")
+    assert fault.detail == "it does not follow the log: a newer gateway wrote records"
 
 
 def test_no_log_yet(scene: Scene) -> None:
     found = examined(scene.server, scene.monitoring, cluster="other")
     assert only(found, "cluster log").detail == "the cluster other has no log yet"
+
+
+def test_a_log_that_was_lost(scene: Scene, tmp_path: Path) -> None:
+    replica = Replica.open(tmp_path / "copy.db")
+    replica.write(new([1]), Record(Kind.BATCH, 0, 1, 0, b""), 7)
+    replica.close()
+    found = examined(scene.server, scene.monitoring, cluster="other", store=f"sqlite:{tmp_path}/copy.db")
+    fault = only(found, "cluster log")
+    assert fault.detail == "the log of the cluster other is empty or gone, and this node's copy has it up to message 7"
+    assert fault.remedy.endswith("do what docs/cluster.md says under A lost log")
 
 
 def test_servers_that_cannot_be_used(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +161,12 @@ def test_without_jetstream_and_without_sync(tmp_path: Path) -> None:
         server.settings.write_text(text.replace("sync_interval: always", "sync_interval: 2m"))
         server.start()
         _await(server)
+        fault = only(examined(server, monitoring), "silence", Level.WARN)
+        assert fault.detail == (
+            "ping_interval 120 s, ping_max 2, write_deadline 10 s, so a take-over may take 40 s where a machine is "
+            "gone without a word"
+        )
+        assert fault.remedy == 'Write `ping_interval: "1s", ping_max: 2, write_deadline: "1s"` in nats.conf'
         fault = only(examined(server, monitoring), "sync_interval")
         assert fault.remedy == "Write `jetstream { sync_interval: always }` in nats.conf"
         server.kill()
@@ -192,8 +219,9 @@ def away(addresses: str, monitoring: int) -> list[CheckResult]:
 
 
 @pytest.mark.slow
-async def test_a_standby_is_no_fault(tmp_path: Path) -> None:
-    with two_gateways(tmp_path) as pair:
+@pytest.mark.parametrize("listens", ["true", pytest.param("false", marks=pytest.mark.long)])
+async def test_a_standby_is_no_fault(tmp_path: Path, listens: str) -> None:
+    with two_gateways(tmp_path, cluster_standby_listens=listens) as pair:
         for name in pair.nodes:
             settings = settings_of(pair.nodes[name])
             targets = targets_of(settings)

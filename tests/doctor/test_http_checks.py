@@ -130,3 +130,22 @@ async def test_a_proxy_that_does_not_name_its_clients_opens_the_admin_api(
     told = next(each for each in found if "has its WebSocket" in each.detail)
     assert (told.level, told.remedy) == (Level.WARN, 'Connect to /ws, or write websocket_path = "/stomp"')
     assert "the path is wrong" in only(found, "upgrade").detail
+
+
+@pytest.mark.parametrize(
+    ("sentence", "level"),
+    [
+        ("this node is a standby: the primary is b", Level.OK),
+        ("this node is a standby, and cannot take over: the disk is full; the primary is b", Level.WARN),
+        ("this node is drained: the primary is b", Level.WARN),
+        ("the gateway is shutting down", Level.FAIL),
+    ],
+)
+async def test_a_standby_that_is_not_ready(sentence: str, level: Level, nursery: trio.Nursery) -> None:
+    said = {"status": "not ready", "error": sentence}
+    answers = {"/healthz": page({"status": "alive"}), "/readyz": page(said, 503), "/config.json": page([])}
+    port = await answering(nursery, answers)
+    found = await look(url=http(port))
+    assert sentence in only(found, "ready", level).detail
+    skipped = "not checked, because this node is a standby" in [each.detail for each in found]
+    assert skipped == (level is not Level.FAIL)

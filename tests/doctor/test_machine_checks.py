@@ -99,6 +99,15 @@ class TestOpenFiles:
         assert [each.level for each in found] == [Level.WARN] * 3
         assert all(each.detail.startswith("a program started from here may open 4096") for each in found)
 
+    def test_each_edge_has_files_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+        found: list[CheckResult] = []
+        for edges in (4, 2):
+            check_open_files(Settings(edges=edges, max_connections=14_000), [], CheckReport(found.append))
+        assert [each.level for each in found] == [Level.OK, Level.FAIL]
+        assert "max_connections = 14000 needs 7512" in found[1].detail
+        assert "max_connections = 7168" in found[1].remedy
+
 
 class TestFiles:
     async def test_a_folder_that_is_missing_or_read_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_codes_never_change() -> None:
         "accepted delivered redelivered acked nacked expired dead_lettered dropped tx_begun tx_committed tx_aborted "
     )
     names += "subscribed unsubscribed connected disconnected error heartbeat_missed gauge_subscription "
-    names += "gauge_destination journal_dropped"
+    names += "gauge_destination journal_dropped became_primary stepped_down"
     assert {event.code: event.name for event in schema.EVENTS} == dict(enumerate(names.split(), 1))
 
 

@@ -53,7 +53,7 @@ def tell(recorder: Recorder, event: str, now: int, values: dict[str, Any]) -> No
             given["names"], *[columns.pop(name) for name in ("subscription", "ack_mode", "destination")]
         )
     if "names" not in given:
-        given["names"] = recorder.names_of_destination(columns.pop("destination"))
+        given["names"] = recorder.names_of_destination(columns.pop("destination")) if "destination" in columns else b""
     if method := getattr(recorder, event, None):
         method(**{name: (values | given)[name] for name in inspect.signature(method).parameters})
     else:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client import Metric
@@ -15,8 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.admin.gateway_api import metrics_of
 from gateway.auth.authenticator import Anonymous
+from gateway.cluster.log import Bounds
 from gateway.config.settings import Settings
 from gateway.observe.metrics import Metrics
+from gateway.runtime.edges import Edge
 from gateway.runtime.gateway import Gateway, open_gateway
 from tests.transports import tls_files
 
@@ -59,16 +61,21 @@ def a_node() -> Any:
         options=SimpleNamespace(name="a", cluster="shop"),
         primary=SimpleNamespace(node="a", address="127.0.0.1:1", epoch=3),
         nodes=[
-            SimpleNamespace(node=name, role=role, sequence=7_000) for name, role in (("a", "primary"), ("b", "standby"))
+            SimpleNamespace(node=name, role=role, sequence=7_000, failure="")
+            for name, role in (("a", "primary"), ("b", "standby"))
         ],
-        bounds=(1, 7_000, 2_000),
-        snapshot=None,
-        snapshot_due=1_000,
+        bounds=Bounds(1, 7_000, 2_000),
+        room=None,
+        full="",
+        snapshots=SimpleNamespace(newest=None, due=1_000),
         changed=2,
         failure="",
+        is_drained=False,
         unavailable="",
         lag=0,
         term=None,
+        took=None,
+        edges=None,
     )
 
 
@@ -102,7 +109,11 @@ async def everything(
     )
     async with open_gateway(settings, authenticator=Anonymous()) as gateway:
         gateway.node = a_node()
-        yield gateway, metrics_of(gateway, settings)
+        gateway.edges = cast(Any, SimpleNamespace(all=[Edge("1")], close=lambda **_: None, reload=lambda _: None))
+        try:
+            yield gateway, metrics_of(gateway, settings)
+        finally:
+            gateway.edges = None  # there is no process to drain
 
 
 async def scraped(metrics: Metrics) -> dict[str, Metric]:

@@ -75,6 +75,7 @@ CASES = {
     ),
     "PublishersHeld": Case({"gateway_publishers_held": "2x90"}, {"gateway_publishers_held": "2 0 0 2 0 0x85"}),
     "SlowConsumers": _grows("gateway_slow_consumers_total", 1, 0.1),
+    "ConsumersStalled": Case({"gateway_consumers_stalled": "1x90"}, {"gateway_consumers_stalled": "1 1 0 0 1 0x85"}),
     "DeadLetters": _grows("gateway_messages_dead_lettered_total", 1, 0),
     "Unconsumed": Case({"gateway_messages_unconsumed": "0+10x90"}, {"gateway_messages_unconsumed": "5000-10x90"}),
     "NoConsumer": Case({"gateway_messages_unconsumed": "5x90"}, {"gateway_messages_unconsumed": "5x40 0 5x49"}),
@@ -140,6 +141,12 @@ CASES = {
     "JournalFailing": _flag("gateway_journal_failed"),
     "JournalDropping": _grows("gateway_journal_rows_dropped_total", 1, 0),
     "SpansDropped": _grows("gateway_spans_dropped_total", 1, 0),
+    "EdgeDown": Case({'gateway_edge_up{edge="1"}': "0x90"}, {'gateway_edge_up{edge="1"}': "1x90"}, more='edge="1"'),
+    "EdgeRestarts": Case(
+        {'gateway_edge_starts_total{edge="1"}': "1+1x90"},
+        {'gateway_edge_starts_total{edge="1"}': "1x50 2x40"},
+        more='edge="1"',
+    ),
     "ClusterUnavailable": _flag("gateway_cluster_available", 0),
     "ClusterNoPrimary": Case(
         {'gateway_cluster_nodes{role="primary"}': "0x90"},
@@ -156,6 +163,10 @@ CASES = {
     ),
     "ClusterLeaseNotRenewed": Case(
         {"gateway_cluster_lease_age_seconds": "2.5x90"}, {"gateway_cluster_lease_age_seconds": "1x90"}
+    ),
+    "ClusterLogShort": Case(
+        {"gateway_cluster_room_used_bytes": "76x90", "gateway_cluster_room_limit_bytes": "100x90"},
+        {"gateway_cluster_room_used_bytes": "74x90", "gateway_cluster_room_limit_bytes": "100x90"},
     ),
     "ClusterLogGrows": Case(
         {"gateway_cluster_log_bytes": "310x90", "gateway_cluster_snapshot_due_bytes": "100x90"},

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind
 
 from gateway.observe.metrics import of_spans
 from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
-from gateway.observe.tracing import Mark
+from gateway.observe.tracing import GatewaySpan, Mark
 
 CONTEXT = f"00-{'a' * 32}-{'b' * 16}-01"
 
@@ -58,7 +58,7 @@ def sending(exporter: SpanExporter) -> Spans:
     return Spans(exporter, "gw", lambda: "run", lambda: 0)
 
 
-def sent(*marks: Mark) -> tuple[ReadableSpan, ...]:
+def sent(*marks: Mark | GatewaySpan) -> tuple[ReadableSpan, ...]:
     exporter = InMemorySpanExporter()
     spans = sending(exporter)
     for each in marks:
@@ -98,6 +98,17 @@ class TestSpans:
         assert span.attributes["gateway.attempt"] == 2
         assert "messaging.client.id" not in span.attributes
         assert span.attributes["messaging.destination.temporary"] is True
+
+
+def test_spans_of_the_gateway_itself() -> None:
+    trace, root = "a" * 32, "b" * 16
+    whole = GatewaySpan("take over", trace, root, "", 1_000, 5_000, {"gateway.epoch": 3})
+    part = GatewaySpan("log", trace, "c" * 16, root, 2_000, 3_000, {})
+    first, second = sent(whole, part)
+    assert (first.name, first.parent, dict(first.attributes or {})) == ("take over", None, {"gateway.epoch": 3})
+    assert second.parent is not None
+    assert (second.parent.span_id, second.context.trace_id) == (int(root, 16), int(trace, 16))
+    assert (first.end_time or 0) - (first.start_time or 0) == 4_000
 
 
 def test_the_loop_need_not_wait_for_a_batch() -> None:

@@ -78,6 +78,7 @@ def test_a_log_as_a_table(spark: SparkSession, broker: Broker, name: str) -> Non
 MODES = ("spool", "ack", "offset")
 
 
+@pytest.mark.long
 def test_all_modes_and_triggers(spark: SparkSession, broker: Broker, name: str, tmp_path: Path) -> None:
     """Queues are empty when a query has ended, and while it runs and has nothing to do: also of the last batch."""
     sources = {mode: f"/topic/log.{name}" if mode == "offset" else f"/queue/{name}.{mode}" for mode in MODES}

@@ -11,6 +11,8 @@ from tests.gateway_process import HOST, GatewayProcess
 
 from .relaying import Reader, relaying, send, url, waiting
 
+pytestmark = pytest.mark.long  # the start of RabbitMQ takes longer than they do
+
 BODIES = [str(number) for number in range(500)]
 
 

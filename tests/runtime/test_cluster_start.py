@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import builtins
 import os
+import re
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
-from gateway.app import App
+from gateway.cluster.log import NoLog
+from gateway.cluster.nats.jetstream import JetStream
+from gateway.cluster.replica import remove
+from gateway.cluster.servers import Servers
 from gateway.config.errors import StartError
 from gateway.config.settings import Settings
 from gateway.runtime import cluster
-from gateway.runtime.cluster import open_node
+from gateway.runtime.cluster import nats_options, open_node
 from tests.cluster.nats.scripted import GOOD, Script, greet, read_until, serving
 from tests.cluster.servers import NatsServer, nats_servers
 from tests.gateway_process import free_ports
 from tests.transports.tls_files import write
+
+PATIENCE = 30
 
 ACCOUNTS = """
 accounts {
@@ -51,11 +59,10 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
 
 def settings(folder: Path, *servers: object, **values: Any) -> Settings:
     return Settings(
-        cluster="a",
         cluster_node="n",
         cluster_servers=[str(each) for each in servers],
         store=f"sqlite:{folder / 'copy.db'}",
-        **{"cluster_replicas": 1, "cluster_replicas_anyway": True, **values},
+        **{"cluster": "a", "cluster_replicas": 1, "cluster_replicas_anyway": True, **values},
     )
 
 
@@ -76,8 +83,68 @@ USER = {"cluster_user": "gw", "cluster_password": "secret"}
 async def test_starts(tmp_path: Path, nats: NatsServer) -> None:
     for _ in range(2):
         with trio.fail_after(30):
-            async with open_node(settings(tmp_path, nats.address, **USER)) as node:
+            chosen = settings(tmp_path, nats.address, **USER, cluster_snapshot_after="1GiB")
+            async with open_node(chosen) as node:
                 assert node.options.name == "n"
+                assert node.snapshots.due == 1 << 30
+
+
+def streams(chosen: Settings) -> Servers:
+    return Servers(partial(nats_options, chosen), chosen.cluster)
+
+
+async def commit(chosen: Settings) -> None:
+    """Let a node be primary, and end in order: its epoch is in the log."""
+    async with open_node(chosen) as node:
+        await node.end(await node.follow())
+
+
+@pytest.mark.parametrize("gone", [["GW_{}"], ["GW_{}", "KV_GW_{}"]], ids=["log", "log and directory"])
+@pytest.mark.parametrize("kept", [True, False], ids=["copy", "no copy"])
+async def test_a_lost_log_is_not_made_anew(
+    tmp_path: Path, nats: NatsServer, monkeypatch: pytest.MonkeyPatch, gone: list[str], *, kept: bool
+) -> None:
+    chosen = settings(tmp_path, nats.address, **USER, cluster=f"lost{kept:d}{len(gone)}")
+    with streams(chosen) as servers, trio.fail_after(PATIENCE):
+        await commit(chosen)
+        jets = JetStream(servers.log()._jets.connection)
+        for each in gone:
+            jets.call(f"STREAM.DELETE.{each.format(chosen.cluster)}")
+        if not kept:
+            remove(tmp_path / "copy.db")
+        monkeypatch.setattr(cluster, "START_PATIENCE", 0.5)
+        if not kept and len(gone) > 1:
+            await commit(chosen)  # nothing is left that knows of it
+            return
+        with pytest.raises(StartError, match=f"the log of the cluster {chosen.cluster} is empty or gone.* A lost log"):
+            await commit(chosen)
+        with pytest.raises(NoLog):
+            servers.log().bounds()
+        servers.log().make(1)  # by something else
+        if kept:
+            with pytest.raises(StartError, match="this node's copy has it up to message 1:"):
+                await commit(chosen)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("journal", "gateway.toml", "the journal cannot be in .*: Not a directory"),
+        ("handlers", "no_such_module:handlers", "no_such_module"),
+        ("trace_endpoint", "http://127.0.0.1:4318/v1/traces", "is not installed"),
+    ],
+)
+async def test_what_only_a_primary_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, reason: str
+) -> None:
+    """Without it, the only standby would take over and end."""
+    if setting == "journal":
+        value = str(tmp_path / value)
+        await trio.Path(value).write_text("")
+    monkeypatch.setitem(sys.modules, "gateway.observe.spans", None)
+    said = await refusal(settings(tmp_path, "127.0.0.1:1", **{setting: value}))
+    assert said.startswith(f"{setting} (GATEWAY_{setting.upper()})")
+    assert re.search(reason, said)
 
 
 NO_PERMISSION = 'does not permit it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.GW_a"'
@@ -137,16 +204,33 @@ def silent(connection: Any) -> None:
 async def test_servers_that_do_not_answer(
     tmp_path: Path, script: Script | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "START_PATIENCE", 1.0)
-    with serving(silent) as address:
+    """A node waits for them, and says so now and then; an end is not held up by a call that is under way."""
+    monkeypatch.setattr(cluster, "START_PATIENCE", 0.5)
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        serving(silent) as address,
+        structlog.testing.capture_logs() as logs,
+    ):
+        manager.bind(str(tmp_path / "manager"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "manager"))
         server = address if script else f"127.0.0.1:{free_ports(1)[0]}"
-        with trio.fail_after(10), pytest.raises(StartError) as error:
-            async with open_node(settings(tmp_path, server)):
-                pass
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_once_told, logs, nursery.cancel_scope)
+                async with open_node(settings(tmp_path, server)):
+                    raise AssertionError("it has started")
+        assert manager.recv(100) == b"STATUS=waiting for the NATS servers\nEXTEND_TIMEOUT_USEC=60000000"
     reason = "does not answer" if script else "cannot be reached: Connection refused"
-    assert str(error.value) == (
-        f"cluster_servers (GATEWAY_CLUSTER_SERVERS) cannot be used: the NATS server {server} {reason}"
-    )
+    assert [(each["event"], each["reason"]) for each in logs] == [
+        ("waiting for the NATS servers", f"the NATS server {server} {reason}")
+    ]
+
+
+async def _once_told(logs: Sequence[object], scope: trio.CancelScope) -> None:
+    """Cancel what waits as soon as there is a line in the log."""
+    while not logs:  # noqa: ASYNC110 - a thread may write it
+        await trio.sleep(0.02)
+    scope.cancel()
 
 
 async def test_servers_that_start_meanwhile(tmp_path: Path) -> None:
@@ -194,32 +278,3 @@ async def test_certificates_of_both(tmp_path: Path) -> None:
         said = await refusal(settings(tmp_path, server.address, cluster_tls=True, **own))
         assert said.startswith("cluster_tls (GATEWAY_CLUSTER_TLS) cannot be used: the NATS server")
         assert "does not trust" in said
-
-
-async def test_without_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the cluster is imported before that."""
-    for name in [name for name in sys.modules if name.startswith(("gateway.cluster", "gateway.runtime.cluster"))]:
-        monkeypatch.delitem(sys.modules, name)
-    imported = builtins.__import__
-
-    def fails(name: str, *rest: Any) -> Any:
-        if name == "msgpack":
-            raise ImportError(f"No module named {name!r}", name=name)
-        return imported(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", fails)
-    app = App(settings(tmp_path, "127.0.0.1:1"))
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "lifespan.startup"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await app({"type": "lifespan"}, receive, send)
-    assert [each["type"] for each in sent] == ["lifespan.startup.failed"]
-    assert app.refusal == (
-        "cluster (GATEWAY_CLUSTER) cannot be used: msgpack is not installed; "
-        "pip install 'stomp-gateway[cluster]' brings it"
-    )

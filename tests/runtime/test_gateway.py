@@ -116,7 +116,7 @@ class TestDrain:
                 nursery.start_soon(gateway.drain)
                 await peer.at_end_after_error()
                 await peer.aclose()
-        assert trio.current_time() - began < 5
+        assert trio.current_time() - began < 9
 
     async def test_an_operators_drain_waits_for_the_last_and_for_the_store(self) -> None:
         """Beyond `drain_timeout`, because the process stays; the log says when it may be stopped."""
@@ -144,7 +144,7 @@ class TestDrain:
             peer = await connected(gateway, kind)
             await gateway.drain()
             assert gateway._server.open_connections
-        assert trio.current_time() - began < 3
+        assert trio.current_time() - began < 15
         await peer.at_end_after_error()
         await peer.aclose()
 

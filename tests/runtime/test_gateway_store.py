@@ -12,7 +12,7 @@ import trio
 
 from gateway.auth.authenticator import Anonymous
 from gateway.journal import Journal
-from gateway.runtime.gateway import Gateway, StartError, open_gateway
+from gateway.runtime.gateway import LONGEST_WRITE, Gateway, StartError, open_gateway
 from gateway.stores import SQLiteStore, StoreFull
 
 from .gateways import STORE, P, connected, fill, running, settings
@@ -34,6 +34,17 @@ async def read(gateway: Gateway, count: int, destination: str = "/queue/a") -> l
             found.append((received.body, "redelivered" in received.headers))
     await peer.aclose()
     return found
+
+
+async def send_until_it_fails(gateway: Gateway) -> None:
+    """Send a durable message, and wait until the store has failed."""
+    peer = await connected(gateway, "tcp")
+    await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+    storage = gateway.broker.storage
+    assert storage is not None
+    while not storage.failure:
+        await trio.lowlevel.checkpoint()
+    await peer.aclose()
 
 
 def row(path: str = "store.db") -> dict[str, Any]:
@@ -78,15 +89,31 @@ class TestStop:
         with structlog.testing.capture_logs() as logs:
             async with running(store=STORE) as gateway:
                 monkeypatch.setattr(SQLiteStore, "write", write)
-                peer = await connected(gateway, "tcp")
-                await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-                storage = gateway.broker.storage
-                assert storage is not None
-                while not storage.failure:
-                    await trio.lowlevel.checkpoint()
-                await peer.aclose()
+                await send_until_it_fails(gateway)
         events = [line["event"] for line in logs if line["log_level"] == "error"]
         assert events == ["the store has failed", "the store does not take what is left"]
+        assert row()["clean"] == 0
+
+    async def test_one_that_was_given_up_while_it_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another node of the cluster writes now: to wait for this store is no use."""
+        failed = trio.Event()
+
+        def write(store: SQLiteStore, batch: object) -> None:
+            raise StoreFull("another node writes")
+
+        async def abandon(gateway: Gateway) -> None:
+            await failed.wait()
+            while not gateway.draining or gateway.connection_limits.connections:
+                await trio.lowlevel.checkpoint()
+            gateway.abandon()
+
+        with structlog.testing.capture_logs() as logs, trio.fail_after(LONGEST_WRITE / 2):
+            async with trio.open_nursery() as nursery, running(store=STORE) as gateway:
+                monkeypatch.setattr(SQLiteStore, "write", write)
+                nursery.start_soon(abandon, gateway)
+                await send_until_it_fails(gateway)
+                failed.set()
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == ["the store has failed"]
         assert row()["clean"] == 0
 
 

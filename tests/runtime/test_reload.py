@@ -26,7 +26,7 @@ CHANGED: dict[str, Any] = {
     "trusted_proxies": ["127.0.0.1"],
 }
 # Those whose files are read again; others that are paths are folders.
-FILES = {name for name in PLACES if not name.startswith("cluster_")} - {"journal", "archive", "tables"}
+FILES = {name for name in PLACES if not name.startswith(("cluster_", "edge_"))} - {"journal", "archive", "tables"}
 RULES = '[[rule]]\ndestination = "#"\nallow = ["send"]\n'
 OTHER_RULES = '[[rule]]\ndestination = "/queue/#"\nallow = ["send"]\n'
 

@@ -109,6 +109,53 @@ class TestWaiting:
         assert len(desk.disk.batches) == 1
 
 
+class Passing(StoreError):
+    """May pass by itself."""
+
+    patience = 5.0
+
+
+class TestAFailureThatMayPass:
+    async def test_is_waited_for(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [Passing("no leader")] * 8
+        with structlog.testing.capture_logs() as logs:
+            desk.change()
+            await until(lambda: desk.storage.holds_back)
+            await desk.committer.finish()
+        assert not desk.storage.failure
+        assert [each["event"] for each in logs] == ["commits wait for the store", "commits wait no more"]
+        assert logs[1]["seconds"] == pytest.approx(2.0)
+
+    async def test_is_one_like_others_if_it_lasts(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [Passing("no leader")] * 40
+        failed, started = trio.Event(), trio.current_time()
+        desk.storage.when_settled(failed.set)
+        with structlog.testing.capture_logs() as logs:
+            desk.change()
+            await until(lambda: desk.storage.holds_back)
+            await failed.wait()
+            assert trio.current_time() - started == pytest.approx(5.0, abs=0.5)
+            assert desk.storage.is_failing
+            assert not desk.storage.holds_back
+            await desk.committer.finish()
+        assert [each["event"] for each in logs][1:] == ["the store has failed", "the store works again"]
+        # The next one has its own time.
+        desk.disk.errors = [Passing("no leader")]
+        desk.change()
+        await until(lambda: desk.storage.holds_back)
+        await desk.committer.finish()
+        assert not desk.storage.is_failing
+
+    async def test_another_one_is_told_at_once(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [Passing("no leader"), FULL]
+        failed = trio.Event()
+        desk.storage.when_settled(failed.set)
+        desk.change()
+        await failed.wait()
+        assert desk.storage.failure == "store.db cannot grow"
+        await desk.committer.finish()
+
+
 class TestFailing:
     async def test_it_is_tried_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
         desk.disk.errors = [FULL, FULL, FULL]

@@ -104,12 +104,17 @@ class Harness:
     def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
         return Peer(WebSocketWire(stream) if kind == "websocket" else TcpWire(stream))
 
+    def door(self) -> Server:
+        """The server that takes the next client."""
+        return self.server
+
     def serve(self, kind: str, pipe: Pipe) -> Connection:
+        server = self.door()
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
-        slot = self.server.connection_limits.enter(self.address, lambda error: None)
+        slot = server.connection_limits.enter(self.address, lambda error: None)
         slot.comes_from(self.address)
-        connection = Connection(self.server, link, slot)
+        connection = Connection(server, link, slot)
         self.connections.append(connection)
 
         async def serve() -> None:
@@ -119,11 +124,14 @@ class Harness:
         self.nursery.start_soon(serve)
         return connection
 
+    async def counted(self) -> None:
+        """All that has happened is in the counters."""
+
     def session_at(self, place: int = 0) -> Session:
         """The session of the connection that came at that place."""
         session = self.connections[place].session
         assert session is not None
-        return session
+        return self.broker.sessions[session.id]
 
     def close(self) -> None:
         """Leave no socket open."""

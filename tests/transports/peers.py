@@ -308,7 +308,7 @@ def socket_streams() -> tuple[trio.SocketStream, trio.SocketStream]:
     return trio.SocketStream(one), trio.SocketStream(other)
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait for what happens without telling us; fails after a bounded time."""
     deadline = trio.current_time() + seconds
     while not condition():

@@ -41,7 +41,7 @@ class Visit:
 
     async def secure(self, context: ssl.SSLContext | None = None) -> None:
         self.wire = trio.SSLStream(self.stream, context or tls_files.of_clients(), server_hostname=tls_files.HOST)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await self.wire.do_handshake()
 
     async def connect(self, kind: str, *fields: str, request: bytes = UPGRADE) -> Connection:
@@ -180,7 +180,7 @@ class TestProxy:
         visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=trusted))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(data)
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 with suppress(trio.BrokenResourceError):  # bytes that nobody read
                     assert await visit.stream.receive_some() == b""
             await until(lambda: logs)

@@ -180,6 +180,7 @@ async def breaks(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
 
 async def falls_silent(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
     await trio.sleep(3)
+    await harness.counted()
     assert harness.counters.heartbeat_timeouts == 1
 
 

@@ -18,7 +18,7 @@ from gateway.codec import ProtocolError
 from gateway.config.settings import load
 from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
-from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
+from gateway.transports.flow.connection_limits import AtEdges, Capacity, ConnectionLimits, Slot, room_for, within_files
 
 from .harness import MakeHarness, Slow
 from .peers import UPGRADE, dial, dial_stream, read_all, until
@@ -97,6 +97,15 @@ class TestHandshakes:
         late.leave()
         assert door.admission.turned_away == 0
 
+    async def test_what_has_logged_in_at_an_edge_is_none(self) -> None:
+        limits = ConnectionLimits(Capacity(max_handshakes=1, max_connections=3))
+        slots = [limits.enter("10.0.0.1", lambda _: None, has_logged_in=True) for _ in range(3)]
+        assert (limits.connections, limits.handshakes) == (3, 0)
+        assert limits.enter("10.0.0.1", lambda _: None, has_logged_in=True).refusal is not None
+        for slot in slots:
+            slot.leave()
+        assert limits.connections == 0
+
     async def test_as_a_search_would_find(self) -> None:
         """Against a model that counts, whatever comes and goes."""
         chance = random.Random(5)
@@ -160,6 +169,21 @@ async def test_as_many_connections_as_files_may_be_open(
     refusal = [found.enter("10.0.0.1", lambda error: None) for _ in range(room + 1)][-1].refusal
     assert refusal is not None
     assert refusal.detail.endswith(f"(max_connections is {wanted}, but the process may not open more files)")
+
+
+def test_edges_have_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (4096, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
+    for wanted, most in ((7_000, 7_000), (50_000, 2 * (4096 - 512))):
+        assert within_files(Capacity(max_connections=wanted), 2, is_set=True).max_connections == most
+
+
+async def test_an_edge_counts_the_connections_of_the_others() -> None:
+    found = ConnectionLimits(Capacity(max_connections=3))
+    found.elsewhere = 2
+    assert [found.enter("10.0.0.1", lambda error: None).refusal is None for _ in range(2)] == [True, False]
+    found.at_edges = AtEdges(connections=7, handshakes=2)
+    assert (found.all_connections, found.all_handshakes) == (7, 3)
 
 
 class TestConnection:

@@ -61,6 +61,7 @@ class TestHeartbeats:
         assert error["message"] == "heart-beat missing"
         assert error.body == f"no byte for {limit:.1f} s, allowed are {limit:.1f} s".encode()
         await peer.at_end()
+        await harness.counted()
         assert harness.counters.heartbeat_timeouts == 1
 
     async def test_unread_bytes_count(
@@ -150,6 +151,7 @@ class TestPings:
         peer.websocket.answers = False
         await peer.listen(19)
         await peer.frame("ERROR")
+        await harness.counted()
         assert harness.counters.heartbeat_timeouts == 1
 
     async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:

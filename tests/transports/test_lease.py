@@ -27,6 +27,7 @@ class SwitchedLease:
 
     def __init__(self) -> None:
         self.holds = True
+        self.is_overdue = False
 
 
 class LeasedHarness(Harness):
@@ -67,8 +68,35 @@ async def test_a_consumer_gets_what_is_stored_when_the_lease_is_renewed(harness:
     assert not harness.storage.is_suspended
 
 
-async def test_durable_messages_are_refused_and_others_are_not(harness: LeasedHarness, kind: str) -> None:
+async def test_durable_messages_wait_for_an_election_and_others_do_not(harness: LeasedHarness) -> None:
     harness.lease.holds = False
+    publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
+    await consumer.subscribe("/queue/a")
+    await consumer.subscribe("/topic/plain", id="2")
+    await publisher.send_frame("SEND", b"1", destination="/queue/a", receipt="1", **P)
+    assert (await publisher.frame("RECEIPT"))["receipt-id"] == "1"  # the store has it: only the lease is in doubt
+    await publisher.send_frame("SEND", b"2", destination="/queue/a", receipt="2", **P)
+    other = await harness.session("tcp")
+    await other.publish("/topic/plain", b"plain")
+    assert (await consumer.frame("MESSAGE")).body == b"plain"
+    assert len(harness.disk.calls) == 1  # the second one is not even read
+    harness.lease.holds = True
+    assert (await publisher.frame("RECEIPT"))["receipt-id"] == "2"
+    assert [(await consumer.frame("MESSAGE")).body for _ in range(2)] == [b"1", b"2"]
+
+
+async def test_publishers_are_told_where_it_takes_long(harness: LeasedHarness) -> None:
+    harness.lease.holds = False
+    publisher = await harness.session("tcp")
+    for receipt in ("1", "2"):
+        await publisher.send_frame("SEND", b"m", destination="/queue/a", receipt=receipt, **P)
+    assert (await publisher.frame("RECEIPT"))["receipt-id"] == "1"
+    harness.lease.is_overdue = True
+    assert (await publisher.frame("ERROR"))["retry-after"] == "5000"
+
+
+async def test_durable_messages_are_refused_and_others_are_not(harness: LeasedHarness, kind: str) -> None:
+    harness.lease.holds, harness.lease.is_overdue = False, True
     publisher, consumer = await harness.session(kind), await harness.session(kind)
     await consumer.subscribe("/queue/plain")
     await consumer.settled()
@@ -136,3 +164,8 @@ async def test_a_timer_that_is_due_after_a_stop(harness: LeasedHarness) -> None:
     harness.server.timers.add(bell, trio.current_time())
     await until(lambda: len(bell.rung) == 2)
     assert bell.rung == [False, True]
+
+
+async def test_clients_of_a_handover_come_back_soon(harness: LeasedHarness) -> None:
+    error = harness.server.shutting_down()
+    assert (error.retry_after, error.detail) == (500, "connect again in 500 ms")

@@ -23,7 +23,7 @@ parametrize = pytest.mark.parametrize
 
 
 async def shake_hands(pipe: TlsPipe, client: trio.SSLStream[trio.abc.Stream]) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.do_handshake)
             await pipe.handshake()
@@ -231,7 +231,7 @@ class TestHandshake:
     async def refused(self, talk: Callable[[trio.abc.Stream], object], context: ssl.SSLContext | None = None) -> str:
         theirs, ours = memory_stream_pair()
         pipe = TlsPipe(StreamPipe(ours), context or tls_files.of_server())
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(talk, theirs)  # type: ignore[arg-type]
                 with pytest.raises(HandshakeError) as caught:

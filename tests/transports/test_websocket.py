@@ -115,7 +115,7 @@ class Upgrade:
         self._done.set()
 
     async def outcome(self) -> WebSocketLink | Refusal:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await self._done.wait()
         assert self.result is not None
         return self.result
@@ -133,7 +133,7 @@ class Upgrade:
     async def response(self) -> tuple[int, dict[str, str], str]:
         """Status, fields and body of the HTTP response; nothing may stand behind it."""
         await self.outcome()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             data = bytes(await self.stream.receive_some())
         head, _, body = data.decode().partition("\r\n\r\n")
         status, *lines = head.split("\r\n")

@@ -87,6 +87,7 @@ class TestSubscriptions:
             "waiting": 0,
             "stored": 0,
             "delivered": 1,
+            "stalled": False,
             "durable": None,
             "browser": False,
         }

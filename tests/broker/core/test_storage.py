@@ -466,6 +466,31 @@ class TestShortage:
         assert self.detail(scene) == b"durable messages are refused for now: it is gone"
 
 
+class TestWaiting:
+    """A failure that may pass by itself: the election of a cluster."""
+
+    def test_publishers_are_held_back_and_receipts_wait(self, scene: Scene) -> None:
+        client, storage = scene.connect(), scene.vault.storage
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        batch = scene.vault.take()
+        storage.wait()
+        assert (storage.holds_back, storage.failure, client.receipts()) == (True, "", [])
+        assert storage.take() is batch
+        assert scene.vault.write(batch)
+        assert (storage.holds_back, scene.vault.reliefs, client.receipts()) == (False, 1, ["r"])
+
+    def test_ends_in_a_failure(self, scene: Scene) -> None:
+        client, storage = scene.connect(), scene.vault.storage
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        scene.vault.take()
+        storage.wait()
+        storage.failed("no answer")
+        assert (storage.holds_back, storage.failure, scene.vault.reliefs) == (False, "no answer", 1)
+        client.publish("/queue/a", b"m", **P)
+        assert client.error().headers["retry-after"] == "5000"
+        scene.commit()
+
+
 def test_messages_that_get_a_row_are_counted(scene: Scene) -> None:
     client, storage = scene.connect(), scene.vault.storage
     client.publish("/queue/a", b"m")

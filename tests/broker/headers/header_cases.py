@@ -19,6 +19,7 @@ Case = tuple[str, dict[str, Any]]
 
 # What an honoured header of a SEND makes of `PLAIN`.
 SENT: dict[str, list[Case]] = {
+    "mandatory": [("true", {"mandatory": True}), ("false", {})],
     "persistent": [("true", {"persistent": True}), ("false", {"persistent": False})],
     "transaction": [("tx", {"transaction": "tx"}), ("", {"transaction": ""})],
     "priority": [
@@ -164,6 +165,7 @@ WRONG: dict[str, list[str]] = {
     "no-local": ["", "1", "yes"],
     "activemq.noLocal": ["1"],
     "durable": ["", "1"],
+    "mandatory": ["", "1"],
     "persistent": ["", "1"],
     "durable-subscription-name": ["x" * 256],
     "durable-subscriber-name": ["x" * 256],

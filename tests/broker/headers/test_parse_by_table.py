@@ -13,6 +13,7 @@ import gateway.codec
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers import parse
 from gateway.broker.headers.parse import (
+    is_in_progress,
     may_requeue,
     send_options,
     subscribe_options,
@@ -74,10 +75,10 @@ class TestTheTableIsTested:
         assert bounded == set(WRONG)
 
     def test_headers_that_other_modules_read(self) -> None:
-        """A header without a field is read by its name in another module of broker or codec, or by `may_requeue`."""
+        """A header without a field is read by its name in another module of broker or codec, or has a function."""
         honoured = [row for row in TABLE if row.treatment is Treatment.HONOURED]
         unread = {each.name for row in honoured for each in row.spellings if not each.field}
-        assert unread - {"requeue"} == ELSEWHERE
+        assert unread - {"requeue", "in-progress"} == ELSEWHERE
         sources = [*Path(parse.__file__).parent.parent.rglob("*.py"), *Path(gateway.codec.__file__).parent.glob("*.py")]
         code = "".join(path.read_text(encoding="utf-8") for path in sources)
         assert {name for name in ELSEWHERE if f'"{name}"' not in code} == set()
@@ -145,6 +146,12 @@ class TestHonoured:
             with pytest.raises(NotAllowed, match="bad value of requeue") as refusal:
                 may_requeue({"requeue": value})
             assert "true or false" in refusal.value.detail
+
+    def test_in_progress(self) -> None:
+        assert is_in_progress({"in-progress": "true"})
+        assert not is_in_progress({"in-progress": "FALSE"})
+        with pytest.raises(NotAllowed, match="bad value of in-progress"):
+            is_in_progress({"in-progress": ""})
 
 
 @rows(Treatment.PASSED_ON)

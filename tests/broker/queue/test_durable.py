@@ -226,15 +226,15 @@ class TestDurableSubscriptions:
 
 
 class TestSuspension:
-    """Another node of a cluster may be primary: what is stored goes to no consumer, and nothing new is stored."""
+    """Another node of a cluster may be primary: what is stored goes to no consumer, and publishers are held back."""
 
     def suspended(self, scene: Scene) -> Client:
         """A consumer of `/queue/a`, which has three stored messages, and of a topic."""
         fill(scene, 3)
         storage = scene.broker.storage
         assert storage is not None
-        scene.broker.suspend(storage, "the reason", "what clients read")
-        scene.broker.suspend(storage, "another", "is not heard")
+        assert scene.broker.suspend(storage)
+        assert not scene.broker.suspend(storage)
         consumer = scene.connect()
         for name in ("/queue/a", "/queue/b", "/topic/t"):
             consumer.subscribe(name, id=name)
@@ -254,9 +254,45 @@ class TestSuspension:
         self.resume(scene)
         assert [each.body for each in consumer.messages()] == [b"0", b"1", b"2", b"new"]
 
-    def test_refuses_what_would_be_stored(self, scene: Scene) -> None:
-        self.suspended(scene)
+    def test_lets_a_stream_be_read(self, stage: Stage) -> None:
+        """Each reader has a copy of its own: no other node would give it to another one instead."""
+        scene = stage({"/topic/a": {"log_messages": 9}}, stored=True)
         publisher = scene.connect()
+        for number in range(3):
+            publisher.publish("/topic/a", b"%d" % number)
+        scene.commit()
+        storage = scene.broker.storage
+        assert storage is not None
+        scene.broker.suspend(storage)
+        storage.refuse("the reason", "what clients read")
+        reader = scene.connect()
+        reader.subscribe("/topic/a", ack="client-individual", **{"from-seq": "0", "prefetch-count": "1"})
+        for number in range(3):
+            [message] = reader.messages()
+            assert message.body == b"%d" % number
+            reader.ack(message)
+        publisher.publish("/topic/a", b"new")
+        assert b"durable messages are refused for now: what clients read" in publisher.error().body
+        self.resume(scene)
+
+    def test_takes_what_is_to_be_stored(self, scene: Scene) -> None:
+        consumer, publisher, storage = self.suspended(scene), scene.connect(), scene.vault.storage
+        assert storage.holds_back
+        publisher.publish("/queue/b", b"new", receipt="r", **P)
+        assert not publisher.receipts()
+        scene.commit()
+        assert publisher.receipts() == ["r"]
+        assert not consumer.messages()
+        before = scene.vault.reliefs
+        self.resume(scene)
+        assert (storage.holds_back, scene.vault.reliefs) == (False, before + 1)
+        assert len(consumer.messages()) == 4
+
+    def test_refuses_it_when_it_takes_long(self, scene: Scene) -> None:
+        self.suspended(scene)
+        publisher, storage, before = scene.connect(), scene.vault.storage, scene.vault.reliefs
+        storage.refuse("the reason", "what clients read")
+        assert (storage.holds_back, storage.failure, scene.vault.reliefs) == (False, "the reason", before + 1)
         publisher.publish("/queue/a", b"new", **P)
         assert b"durable messages are refused for now: what clients read" in publisher.error().body
         self.resume(scene)

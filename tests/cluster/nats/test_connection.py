@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.nats.connection import NatsConnection, NatsOptions, ServerAddress
+from gateway.cluster.nats.connection import SILENCE, NatsConnection, NatsOptions, ServerAddress
 from gateway.cluster.nats.credentials import CredentialsError, NatsCredentials
 from gateway.cluster.nats.faults import About, NatsRefused, NatsUnavailable, NoResponders
 from tests.cluster.nats.scripted import GOOD, Script, answer, greet, read_until, serving
@@ -20,7 +21,9 @@ from tests.cluster.servers import PATIENCE, NatsServer, nats_servers
 from tests.gateway_process import free_ports
 
 INFO = "$JS.API.INFO"
-MARGIN = 1.0
+LONG = bytes(64 * 1024 * 1024)
+"""More than the buffers of the system hold."""
+MARGIN = 4.0
 """Seconds that a call may be late on a machine that is shared."""
 
 
@@ -127,6 +130,74 @@ class TestServersThatGo:
             assert ours.request(INFO, timeout=1.5).payload
         with serving(silent) as mute, connected(mute, nats.address) as ours:
             assert ours.request(INFO, timeout=1.5).payload
+
+
+class TestServersThatAreLost:
+    """Nothing tells of it: the machine is off, or the network is cut."""
+
+    def test_costs_a_second_and_not_the_time_of_the_call(self, nats: NatsServer) -> None:
+        with serving(greeting_and_silence) as mute, connected(mute, nats.address) as ours:
+            assert "does not answer" in bounded(lambda: ours.request(INFO, timeout=PATIENCE), 2 * SILENCE)
+            assert ours.request(INFO).payload
+
+    def test_one_that_takes_nothing(self, nats: NatsServer) -> None:
+        over = threading.Event()
+
+        def script(connection: socket.socket) -> None:
+            greet(connection, GOOD | {"max_payload": len(LONG)})
+            over.wait(PATIENCE)
+
+        with serving(script) as full, connected(full, nats.address) as ours:
+            assert "does not answer" in bounded(lambda: ours.request(INFO, LONG, timeout=PATIENCE), 2 * SILENCE)
+            over.set()
+
+    def test_one_that_works_long_is_waited_for(self) -> None:
+        def script(connection: socket.socket) -> None:
+            inbox = greet(connection)
+            read_until(connection, b"\r\n\r\n")
+            for _ in range(4):
+                assert read_until(connection, b"PING\r\n")
+                connection.sendall(b"PONG\r\n")
+            answer(connection, inbox, 1, b"late")
+            silent(connection)
+
+        with serving(script) as server, connected(server) as ours:
+            began = time.monotonic()
+            assert ours.request("a", timeout=PATIENCE).payload == b"late"
+            assert time.monotonic() - began >= 4 * SILENCE
+
+    def test_one_that_has_no_answer_is_not_called_lost(self) -> None:
+        def script(connection: socket.socket) -> None:
+            greet(connection)
+            while read_until(connection, b"PING\r\n"):
+                connection.sendall(b"PONG\r\n")
+
+        with serving(script) as server, connected(server) as ours:
+            said = bounded(lambda: ours.request("a", timeout=2.5 * SILENCE), 3 * SILENCE)
+            assert said == (
+                f"the NATS server scripted ({server}) answers, and JetStream does not: the servers choose a leader, or "
+                "have no majority"
+            )
+
+
+class TestMoves:
+    """To a server that is better than the one in use."""
+
+    def test_to_the_one_that_is_named(self, nats: NatsServer) -> None:
+        with serving(greeting_and_silence) as other, connected(other, closed_port(), nats.address) as ours:
+            ours.move_to("n0")
+            assert ours.info["server_name"] == "n0"
+            ours.move_to("n0")
+            assert ours.request(INFO).payload
+
+    def test_to_none_that_answers_soon(self, nats: NatsServer) -> None:
+        with serving(silent) as mute, connected(nats.address, closed_port(), mute) as ours:
+            assert ours.request(INFO).payload
+            began = time.monotonic()
+            ours.move_to("n9")
+            assert time.monotonic() - began < MARGIN
+            assert ours.request(INFO).payload
+            assert ours.info["server_name"] == "n0"
 
 
 def greeting_and_silence(connection: socket.socket) -> None:

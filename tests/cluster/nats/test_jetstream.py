@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +15,7 @@ import pytest
 from gateway.cluster.nats.connection import NatsConnection, NatsOptions, ServerAddress
 from gateway.cluster.nats.credentials import NatsCredentials
 from gateway.cluster.nats.faults import About, NatsRefused, NatsUnavailable
-from gateway.cluster.nats.jetstream import JetStream, JetStreamError
+from gateway.cluster.nats.jetstream import BY_LEADER, JetStream, JetStreamError
 from tests.cluster.conftest import ACluster
 from tests.cluster.nats.scripted import answer, greet, read_until, serving
 from tests.cluster.servers import nats_servers
@@ -108,6 +110,80 @@ def test_a_stream_that_is_not_there(cluster: ACluster) -> None:
         assert str(refused(lambda: jets.append("no.where", b"", {}))) == "the stream of no.where has no leader"
         error = refused(lambda: list(jets.read("nowhere", 1, 1, 1, subject=">")))
         assert str(error) == "no server has the stream nowhere, or it has no leader"
+
+
+def without_responders(connection: socket.socket, inbox: str) -> None:
+    connection.sendall(b"HMSG %s.1 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n" % inbox.encode())
+
+
+def without_leader(connection: socket.socket, inbox: str) -> None:
+    answer(connection, inbox, 1, b'{"error":{"code":503,"err_code":10008,"description":"temporarily"}}')
+
+
+@pytest.mark.parametrize("says", [without_responders, without_leader])
+def test_a_server_that_knows_no_leader_may_be_cut_off(says: Callable[..., None], cluster: ACluster) -> None:
+    """The next request goes to another one."""
+
+    def script(connection: socket.socket) -> None:
+        inbox = greet(connection)
+        read_until(connection, b"\r\n\r\n")
+        says(connection, inbox)
+        read_until(connection, b"never")
+
+    name, address = cluster.name, cluster.server.address
+    with jetstream(address) as jets:
+        jets.make(stream(name, allow_direct=True))
+    asks: list[Callable[[JetStream], object]] = [
+        lambda jets: jets.append(name, b"", {}),
+        lambda jets: jets.call(f"STREAM.INFO.{name}"),
+    ]
+    if says is without_responders:
+        asks.append(lambda jets: list(jets.read(name, 1, 1, 1_000, subject=name)))
+    for ask in asks:
+        with serving(script) as alone, closing(NatsConnection(NatsOptions([alone, address]))) as connection:
+            jets = JetStream(connection)
+            with pytest.raises(NatsUnavailable):
+                ask(jets)
+            assert ask(jets)
+
+
+def test_a_server_that_is_cut_off_may_get_the_direct_gets_of_others() -> None:
+    """Then the leader is asked, over the same connection, and for a while at once."""
+    asked: list[str] = []
+
+    def script(connection: socket.socket) -> None:
+        greet(connection)
+        while said := connection.recv(65_536):
+            head, _, body = said.partition(b"\r\n")
+            if head == b"PING":
+                connection.sendall(b"PONG\r\n")
+                continue
+            _, subject, reply, _ = head.split()
+            asked.append(subject.decode().removeprefix("$JS.API.").removesuffix(".s"))
+            if asked[-1] == "STREAM.MSG.GET":
+                values = json.loads(body)
+                told: dict[str, Any] = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+                if values["seq"] <= 5:
+                    told = {"message": {"subject": "a", "seq": values["seq"] + 1, "data": encoded}}
+                payload = json.dumps(told).encode()
+                connection.sendall(b"MSG %s 1 %d\r\n%s\r\n" % (reply, len(payload), payload))
+
+    encoded = base64.b64encode(b"four").decode()
+    now = 0.0
+    with serving(script) as server, closing(NatsConnection(NatsOptions([server]))) as connection:
+        jets = JetStream(connection, clock=lambda: now)
+
+        def sequences(most: int = 10, nbytes: int = 100) -> list[int]:
+            asked.clear()
+            return [each.sequence for each in jets.read("s", 1, most, nbytes, subject="a") if each.payload == b"four"]
+
+        assert sequences() == [2, 4, 6]
+        assert asked == ["DIRECT.GET", *["STREAM.MSG.GET"] * 4]
+        assert sequences(most=2) == sequences(nbytes=5) == [2, 4]
+        assert "DIRECT.GET" not in asked
+        now += BY_LEADER
+        assert sequences(most=1) == [2]
+        assert "DIRECT.GET" in asked
 
 
 @pytest.mark.parametrize(

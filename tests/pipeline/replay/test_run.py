@@ -35,6 +35,9 @@ OPTIONS = run.ReplayOptions(
 )
 
 
+pytestmark = pytest.mark.timeout(300)
+
+
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[GatewayProcess]:
     with start_gateway() as process:

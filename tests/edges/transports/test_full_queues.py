@@ -1,0 +1,3 @@
+"""As `tests/transports/test_full_queues.py`."""
+
+from tests.transports.test_full_queues import *  # noqa: F403 - tests, and their fixtures
