@@ -18,8 +18,9 @@ run: .venv/runtime
 	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn -k trio $$options gateway.app:app"
 
 # make test         install what the tests need, and run all but the long ones; ARGS="-k name" picks, WORKERS=0: no workers
+# What pytest makes of the tests' modules is kept for the next run: to make it takes each worker 14 s of CPU.
 WORKERS ?= 2
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --numprocesses $(WORKERS)
 test: test-tools
 	$(PYTEST) -m "not long" $(ARGS)
 
@@ -58,7 +59,8 @@ bench-pipeline: .venv/dev
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # make crash        200 rounds of kill -9, and what was promised compared; ARGS="--seed N --rounds 1" repeats one
-#                   ARGS=--cluster: gateways and NATS servers that are killed, stopped and continued
+#                   ARGS="--edges 2": also edges that are killed, stopped and cut off, while others go on
+#                   ARGS=--cluster: machines of a cluster that are killed, stopped and cut off, as root
 crash: .venv/dev
 	$(BIN)/python -m tests.crash $(ARGS)
 
@@ -91,7 +93,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11
 lock: .venv/lock
 	$(LOCK) --group build --output-file deploy/lock/build.txt
 	$(LOCK) pyproject.toml --output-file deploy/lock/gateway.txt
-	for extra in pipeline java otel cluster; do \
+	for extra in pipeline java otel; do \
 		$(LOCK) pyproject.toml --extra $$extra --constraint deploy/lock/gateway.txt \
 			--output-file deploy/lock/$$extra.txt || exit 1; \
 	done
@@ -100,9 +102,10 @@ lock: .venv/lock
 static:
 	@tests/install-tools page
 
-# make wheel        a wheel with the pages in it, in dist/
+# make wheel        a wheel with the pages in it, in dist/; that of the Python client alone, in dist/client/
 wheel: .venv/runtime static
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist/client ./client
 
 # make clean        remove all that these commands made
 clean:

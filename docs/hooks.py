@@ -16,6 +16,7 @@ import html
 import posixpath
 import re
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -28,6 +29,10 @@ _SECTION = re.compile(r"^## ", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)", re.MULTILINE)
 _BLOCK = re.compile(r'<div class="(?P<class>(?:language-\w+ )?highlight)"><pre\b[^>]*>(?P<code>.*?)</pre>', re.DOTALL)
 _TYPED = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_CELL = re.compile(r"<td\b([^>]*)>(.*?)</td>", re.DOTALL)
+_DIAGRAM = re.compile(r'<img ([^>]*)src="(\w+)\.svg"([^>]*)>')
+_DARK = "@media (prefers-color-scheme: dark)"
 _COLOURS = re.compile(r":root \{(.*?)\}", re.DOTALL)
 _SCHEMES = ("default", "slate")  # light and dark, in the words of Material
 
@@ -37,6 +42,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "index.md", content=_front()))
     files.append(File.generated(config, "look.css", content=_look()))
     files.append(File.generated(config, "icon.svg", abs_src_path=str(_ROOT / "static/icon.svg")))
+    for diagram in (_ROOT / "docs").glob("*.svg"):
+        text = diagram.read_text(encoding="utf-8")
+        for name, media in (("light", "@media not all"), ("dark", "@media all")):
+            uri = f"{diagram.stem}.{name}.svg"
+            files.append(File.generated(config, uri, content=text.replace(_DARK, media)))
     new = [_path_of(page.src_uri) for page in files.documentation_pages()]
     while new:
         for path in list(_linked(new.pop())):
@@ -65,7 +75,19 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Where a block shows commands and their output, the button copies the commands (Material's `data-copy`)."""
+    """Mark blocks, tables and diagrams.
+
+    Where a block shows commands and their output, the button copies the commands (Material's `data-copy`). Cells of
+    wide tables get the names of their columns, because a phone shows each row as a card. Diagrams follow the page's
+    switch of light and dark, not only the system.
+    """
+    content = _TABLE.sub(_labelled, content)
+    content = _DIAGRAM.sub(
+        lambda found: "".join(
+            [f'<img {found[1]}src="{found[2]}.{name}.svg#only-{name}"{found[3]}>' for name in ("light", "dark")]
+        ),
+        content,
+    )
 
     def marked(found: re.Match[str]) -> str:
         shown = html.unescape(re.sub(r"<[^>]+>", "", found["code"]))
@@ -80,6 +102,17 @@ def on_page_content(content: str, **_: object) -> str:
 def on_post_page(output: str, **_: object) -> str:
     """The theme's dialog has no name that a screen reader could say."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"', 1)
+
+
+def _labelled(table: re.Match[str]) -> str:
+    heads = [
+        html.escape(html.unescape(re.sub(r"<[^>]+>", "", head)))
+        for head in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)
+    ]
+    if len(heads) < 3:
+        return table[0]
+    columns = cycle(heads)
+    return _CELL.sub(lambda cell: f'<td data-label="{next(columns)}"{cell[1]}><div>{cell[2]}</div></td>', table[0])
 
 
 def _front() -> str:

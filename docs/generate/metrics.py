@@ -8,6 +8,7 @@ the names of a running gateway.
 
 from __future__ import annotations
 
+import collections
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from prometheus_client.metrics_core import Metric
 
-from gateway.admin.cluster import ROLES
+from gateway.admin.cluster import ROLES, STAGES
 from gateway.broker.broker import Broker
 from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.metadata import Metadata
@@ -31,6 +32,7 @@ from gateway.observe.metrics import (
     Disks,
     of_broker,
     of_cluster,
+    of_edges,
     of_health,
     of_journal,
     of_overload,
@@ -39,14 +41,13 @@ from gateway.observe.metrics import (
     of_timings,
 )
 from gateway.transports.flow.back_pressure import REASONS
-from gateway.transports.flow.connection_limits import LIMITS
+from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits
 from gateway.transports.wire.fairness import FairGates
 
 if TYPE_CHECKING:
     from gateway.observe.spans import Spans
     from gateway.stores.writer import Committer
     from gateway.transports.flow.back_pressure import BlockedPublishers
-    from gateway.transports.flow.connection_limits import ConnectionLimits
     from gateway.transports.flow.memory_guard import MemoryGuard
 
 HEAD = """\
@@ -80,6 +81,7 @@ _SECTIONS = (
     ("Store", "With the setting of that name."),
     ("Journal", "With the setting of that name."),
     ("Traces", "With [traces](tracing.md)."),
+    ("Edges", "Also those of other machines. The metrics of the process, below, are those of the primary."),
     ("Cluster", "With the setting of that name."),
 )
 
@@ -107,13 +109,10 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
     """All metrics, of idle parts, in the order of the page."""
     broker = Broker()
     yield of_broker(broker, ())
-    admission = cast(
-        "ConnectionLimits", SimpleNamespace(connections=0, handshakes=0, refusals=dict.fromkeys(LIMITS, 0))
-    )
     none = dict.fromkeys(REASONS, 0)
     holds = cast("BlockedPublishers", SimpleNamespace(by_reason=lambda: none, totals=none))
     memory = cast("MemoryGuard", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
-    yield of_overload(broker, holds, admission, memory, FairGates())
+    yield of_overload(broker, holds, ConnectionLimits(Capacity()), memory, FairGates())
     yield of_health(None, (), 0.0, 0)
     disks = Disks({"store": folder, "journal": folder})
     disks.look_now()
@@ -128,6 +127,7 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
     journal.start()
     journal.close()
     yield of_spans(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
+    yield of_edges([collections.defaultdict(int, edge="1")])
     yield of_cluster(
         role="standby",
         epoch=1,
@@ -135,10 +135,13 @@ def every(folder: Path) -> Iterator[Iterator[Metric]]:
         nodes=dict.fromkeys(ROLES, 0),
         log_messages=0,
         log_bytes=0,
+        room_used=0,
+        room_limit=0,
         snapshot_due=0,
         changes=0,
         is_available=True,
         lease_age=0.0,
+        took=dict.fromkeys(STAGES, 0.0),
     )
 
 
