@@ -64,7 +64,13 @@ class SettingsFile:
             found = listed(values[name])
             if isinstance(found, list):
                 values[name] = [self._rooted_behind("unix:", each) for each in found]
+        if isinstance(values.get("policy"), list):
+            values["policy"] = [self._rooted_policy(each) for each in values["policy"]]
         return values
+
+    def _rooted_policy(self, table: object) -> object:
+        schema = table.get("schema") if isinstance(table, dict) else None
+        return table if not isinstance(schema, str) or not schema else table | {"schema": str(self.path.parent / schema)}
 
     def _rooted_behind(self, kind: str, value: object) -> object:
         name = value.removeprefix(kind) if isinstance(value, str) else ""
