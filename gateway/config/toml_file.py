@@ -69,8 +69,9 @@ class SettingsFile:
         return values
 
     def _rooted_policy(self, table: object) -> object:
-        schema = table.get("schema") if isinstance(table, dict) else None
-        return table if not isinstance(schema, str) or not schema else table | {"schema": str(self.path.parent / schema)}
+        if not isinstance(table, dict) or not isinstance(schema := table.get("schema"), str) or not schema:
+            return table
+        return {**table, "schema": str(self.path.parent / schema)}
 
     def _rooted_behind(self, kind: str, value: object) -> object:
         name = value.removeprefix(kind) if isinstance(value, str) else ""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urldefrag, urljoin
 
-from pydantic import TypeAdapter
-from pydantic.json_schema import PydanticInvalidForJsonSchema
+from pydantic import PydanticInvalidForJsonSchema, TypeAdapter
 
 from gateway import __version__
 from gateway.broker.model.patterns import ONE, WILDCARDS, split
@@ -24,6 +23,8 @@ Document = dict[str, Any]
 
 _SCHEMAS = "#/components/schemas/"
 _NOT_SCHEMAS = frozenset({"const", "default", "enum", "examples"})  # a `$ref` in them is a value
+# Their keys are names of the application's.
+_BY_NAME = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 
 
 class DestinationSchema(NamedTuple):
@@ -181,7 +182,7 @@ def _moved_keys(schema: Mapping[str, Any], base: str, names: Mapping[str, str]) 
         if key == "$ref" and isinstance(value, str):
             address, fragment = urldefrag(urljoin(base, value))
             yield key, f"{_SCHEMAS}{names[address]}{fragment}" if address in names else value
-        elif key in ("$id", "$schema"):
-            continue
-        else:
+        elif key in _BY_NAME and isinstance(value, dict):
+            yield key, {name: _moved(each, base, names) for name, each in value.items()}
+        elif key not in ("$id", "$schema"):
             yield key, value if key in _NOT_SCHEMAS else _moved(value, base, names)

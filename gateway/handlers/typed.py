@@ -52,7 +52,7 @@ class Arguments:
     answer_type: TypeAdapter[Any] | None
 
     def of(self, request: Request, values: dict[str, str]) -> dict[str, object]:
-        """The keyword arguments for a request.  `values`: the fields as text.  Raises Reject: something does not fit."""
+        """The keyword arguments for a request.  `values`: the fields as text.  Raises Reject: one does not fit."""
         found: dict[str, object] = dict(values)
         for name, converter in self.fields.items():
             try:
@@ -84,7 +84,8 @@ def arguments_of(call: Callable[..., object], fields: Sequence[str]) -> Argument
     parameters, annotations = inspect.signature(call).parameters, _annotations(call)
     bodies = _unfilled(parameters, fields)
     if len(bodies) > 1:
-        raise ValueError(f"only one argument can be the body, and {' and '.join(bodies)} have neither field nor default")
+        every = " and ".join(bodies)
+        raise ValueError(f"only one argument can be the body, and {every} have neither field nor default")
     body = "".join(bodies)
     wanted = annotations.get(body, inspect.Parameter.empty)
     if body and wanted is inspect.Parameter.empty:
@@ -123,8 +124,8 @@ def _annotations(call: Callable[..., object]) -> dict[str, Any]:
             found[name] = annotation
             continue
         try:
-            found[name] = eval(annotation, scope)  # noqa: S307 - the operator's own code, as `typing.get_type_hints` does
-        except Exception as error:
+            found[name] = eval(annotation, scope)  # as `typing.get_type_hints` does, but one by one
+        except Exception as error:  # noqa: BLE001 - whatever the operator's own code raises
             found[name] = _Unknown(annotation, error)
     return found
 
@@ -143,7 +144,8 @@ def _is_text(annotation: object) -> bool:
 
 def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
     if isinstance(annotation, _Unknown):
-        raise ValueError(f"the type of {name}, {annotation.text}, is not known where the function stands: {annotation.error}")
+        what = f"the type of {name}, {annotation.text}"
+        raise ValueError(f"{what}, is not known where the function stands: {annotation.error}")
     try:
         return TypeAdapter(annotation)
     except PydanticUserError as error:

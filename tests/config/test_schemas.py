@@ -23,7 +23,11 @@ ORDER = {
         "a/b~c": {"const": 1},
     },
 }
-ITEM = {"type": "object", "properties": {"price": {"$ref": "#/$defs/price"}}, "$defs": {"price": {"exclusiveMinimum": 0}}}
+ITEM = {
+    "type": "object",
+    "properties": {"price": {"$ref": "#/$defs/price"}},
+    "$defs": {"price": {"exclusiveMinimum": 0}},
+}
 
 
 @pytest.fixture
@@ -46,7 +50,10 @@ class TestBodies:
         [
             (b'{"id": 1, "items": [{"price": 2}], "mail": "ada@example.org"}', ""),
             (b'{"id": "secret"}', '/id: the value is not of type "integer"'),
-            (b'{"id": 1, "items": [{}, {"price": -2}]}', "/items/1/price: the value is less than or equal to the minimum of 0"),
+            (
+                b'{"id": 1, "items": [{}, {"price": -2}]}',
+                "/items/1/price: the value is less than or equal to the minimum of 0",
+            ),
             (b'{"id": 1, "mail": "secret"}', '/mail: the value is not a "email"'),
             (b'{"id": 1, "a/b~c": "secret"}', "/a~1b~0c: 1 was expected"),
             (b"[]", 'the body: the value is not of type "object"'),
@@ -57,7 +64,7 @@ class TestBodies:
             (b'{"id": NaN}', "it is not JSON in UTF-8"),
             (b"[" * 100_000, "it is not JSON in UTF-8"),
             (b"1" * 5_000, "it is not JSON in UTF-8"),
-            (b" " * (schemas.MAX_BODY + 1), "it has 1,048,577 bytes, and is checked up to 1,048,576"),
+            (b" " * (schemas.MAX_BODY + 1), "it has 262,145 bytes, and is checked up to 262,144"),
         ],
     )
     def test_what_is_refused(self, folder: Path, body: bytes, refusal: str) -> None:

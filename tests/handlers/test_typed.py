@@ -201,10 +201,22 @@ class TestRegistering:
     @pytest.mark.parametrize(
         ("call", "sentence"),
         [
-            (untyped, "untyped for '/app/a': order is no field of the destination; annotate it with the type of the body"),
-            (two, "two for '/app/a': only one argument can be the body, and order and item have neither field nor default"),
-            (unknown, "unknown for '/app/a': the type of price, Decimal, is not known where the function stands: name "),
-            (opaque, "opaque for '/app/a': the type of thing cannot be checked: Unable to generate pydantic-core schema"),
+            (
+                untyped,
+                "untyped for '/app/a': order is no field of the destination; annotate it with the type of",
+            ),
+            (
+                two,
+                "two for '/app/a': only one argument can be the body, and order and item have neither field",
+            ),
+            (
+                unknown,
+                "unknown for '/app/a': the type of price, Decimal, is not known where the function stands: name ",
+            ),
+            (
+                opaque,
+                "opaque for '/app/a': the type of thing cannot be checked: Unable to generate pydantic-core schema",
+            ),
             (unknown_answer, "unknown_answer for '/app/a': the type of the answer, Decimal, is not known"),
         ],
     )

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from gateway.broker.errors import BodyRefused
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
-from gateway.broker.errors import BodyRefused
 from gateway.broker.routing import body_check
 from gateway.broker.routing.body_check import BodyCheck
 from gateway.codec import Head

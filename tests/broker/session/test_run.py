@@ -17,6 +17,7 @@ from ..conftest import Stage
 from ..granted import Granted, client_of
 from ..recorder import recorded
 
+
 class Anything:
     """A schema that all bodies fit."""
 
