@@ -43,7 +43,7 @@ ARROWS = {
     "runtime": set(
         "auth broker cluster codec config edges files handlers journal observe process stores transports".split()
     ),
-    "admin": {"auth", "broker", "cluster", "codec", "config", "net", "observe", "runtime", "transports"},
+    "admin": set("auth broker cluster codec config handlers net observe runtime transports".split()),
     # The ASGI face.
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
     # What reads the journal, in processes of their own.

@@ -77,6 +77,27 @@ def test_handlers(machine: Machine) -> None:
     assert machine.run("gateway send /app/greet/bob ''").startswith("1 message sent")
 
 
+def test_schemas(machine: Machine) -> None:
+    policy, schema, program = blocks("docs/schemas.md")
+    machine.write("gateway.toml", policy.text)
+    machine.write("order.json", schema.text)
+    machine.write("shop.py", program.text)
+    machine.serve("GATEWAY_HANDLERS=shop:app gateway serve")
+    machine.run("""gateway send /queue/orders '{"id": 7, "items": [{"price": 2}]}'""")
+    refused = machine.run("""gateway send /queue/orders '{"id": 7, "items": [{"price": -2}]}' 2>&1 || true""")
+    (sentence,) = [line for line in listed("docs/schemas.md") if line.startswith("messages to")]
+    assert sentence in refused
+    machine.run("""gateway send /app/shop/3/order '{"items": [{"name": "tea", "price": -2}]}'""")
+    letter = machine.run("gateway subscribe /queue/dlq.app --count 1 --json")
+    assert "the body: items.0.price: Input should be greater than 0" in letter
+    document = json.loads(machine.run("curl -s http://127.0.0.1:8000/asyncapi.json"))
+    assert list(document["channels"]) == [
+        "send-app-shop-shop-order",
+        "send-app-shop-shop-order-reply",
+        "policy-queue-orders",
+    ]
+
+
 def test_selectors(machine: Machine) -> None:
     machine.serve()
     headers = dict(line.split(":", 1) for line in listed("docs/selectors.md") if ":" in line)

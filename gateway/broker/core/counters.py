@@ -24,7 +24,7 @@ LOSSES: tuple[Drop, ...] = ("queue-full", "rejected", "max-attempts", "expired")
 """The drops that count as losses of a destination."""
 ERRORS = tuple(
     "malformed too-large not-allowed access-refused access-lost login-refused renewal-refused no-common-version "
-    "too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
+    "schema too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
 )
 """The `cause` of each `ProtocolError`."""
 EARLY = ("draining", "handshake")

@@ -27,6 +27,7 @@ from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
 from . import mandatory
+from .body_check import BodyCheck
 from .dedup import DedupIds, digest
 from .registry import Registry
 from .scheduled import ScheduledSends
@@ -46,6 +47,7 @@ class Router:
         self._patterns = registry.patterns
         self.policies = policies
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
+        self._bodies = BodyCheck(policies) if policies.checks_bodies else None
         self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)  # checks those of clients
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
@@ -69,6 +71,8 @@ class Router:
         if context.checks_sends or (target is None and not self._has_only_patterns(destination)):
             self.send(self.prepare(head, body, destination, options, sender))
             return
+        if self._bodies is not None:
+            self._bodies.check(destination, body)
         if self._stamps is not None:
             head = self._stamps(head, destination, sender)
         context.last_number += 1
@@ -92,6 +96,8 @@ class Router:
         """What takes many messages by `accept_run`, if they ask for nothing special; None: each goes by `publish`."""
         target = self._destinations.get(destination)
         if target is None or self._context.checks_sends or not target.takes_runs:
+            return None
+        if self._bodies is not None and self._bodies.schema_of(destination) is not None:
             return None
         return None if self.registry.fans_out and isinstance(target, Topic) else target
 
@@ -148,6 +154,8 @@ class Router:
                 name, addressed = self._for_function(name, addressed, sender)
             elif self._stamps is not None and sender is not None:
                 addressed = self._stamps(addressed, name, sender)
+            if self._bodies is not None:
+                self._bodies.check(name, body)
             targets.append((name, addressed))
         if options.retain is not None:
             self.retained.check(name for name, _ in targets)
