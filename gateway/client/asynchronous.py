@@ -128,7 +128,7 @@ class AsyncClient:
 
         Raises:
             TimedOut: there is no answer in time.
-            NoAnswer: with the header `mandatory:true`: no consumer is there.
+            NoAnswer: with the header `mandatory:true`: no consumer is there, or they reject the question.
             ConnectionLost: the connection was lost, and with it the answer; the question may be asked again.
             ServerError: the server refuses the question.
         """

@@ -158,7 +158,7 @@ class Destinations(Protocol):
         `unseen`: what it comes of is not in the store yet, so that no client may see it.
         """
 
-    def tell_requester(self, head: Head, why: Literal["expired"]) -> None:
+    def tell_requester(self, head: Head, why: Literal["expired", "rejected"], reason: str) -> None:
         """Tell the sender of a SEND with `mandatory:true` that it has failed."""
 
     def forget_if_idle(self, target: Any) -> None:

@@ -293,9 +293,9 @@ class Router:
             self._context.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
 
-    def tell_requester(self, head: Head, why: mandatory.Failure) -> None:
-        """Tell the sender of a SEND with `mandatory:true` that it has failed."""
-        self.deposit(*mandatory.answer(head, why), PLAIN)
+    def tell_requester(self, head: Head, why: mandatory.Failure, reason: str = "") -> None:
+        """Tell the sender of a SEND with `mandatory:true` that it has failed.  `reason`: the words of a consumer."""
+        self.deposit(*mandatory.answer(head, why, reason), PLAIN)
 
     # the way to a destination
 
