@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,9 +40,10 @@ from gateway.config.errors import start_errors
 from gateway.config.settings import Settings, wrong
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, Handlers, HandlersError, Runner, load
 from gateway.journal import Journal
+from gateway.runtime import local_client
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
-from gateway.runtime.local_client import LocalClient, local_client
+from gateway.runtime.local_client import LocalClient
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import OpenStore, last_words, open_the_store, recover_from, tell_of_memory
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
@@ -278,10 +279,10 @@ class Gateway:
         """Finish nothing more, now and later: what is in memory counts no more."""
         self._finishing.cancel()
 
-    def local_client(self, remote: Remote, peer: str) -> AbstractAsyncContextManager[LocalClient]:
-        """A STOMP client in this process, logged in, for the block; see `gateway.runtime.local_client`."""
+    async def connect_local(self, remote: Remote, peer: str) -> LocalClient:
+        """A STOMP client in this process; see `gateway.runtime.local_client.connect`."""
         assert self._connections is not None  # it takes clients
-        return local_client(self._server, self._connections, remote, peer)
+        return await local_client.connect(self._server, self._connections, remote, peer)
 
     def reload(self) -> None:
         """Read again all reloadable files; a file that cannot be used changes nothing."""

@@ -1,6 +1,6 @@
 """Local client: a STOMP client of this gateway in its own process, for what comes by HTTP.
 
-    async with gateway.local_client(remote, peer) as client:
+    with closing(await gateway.connect_local(remote, peer)) as client:
         await client.perform("SEND", {"destination": "/queue/a"}, b"body")
 
 It is a connection like any other, over a pipe in memory: its login, its rules, its limits, back-pressure, the drain and
@@ -11,8 +11,7 @@ forgotten here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import trio
 
@@ -26,7 +25,7 @@ from gateway.transports.wire.memory import MemoryPipe
 _CONNECT = {"accept-version": "1.2", "host": "localhost", "heart-beat": "0,0"}
 
 
-class Refused(Exception):
+class SessionRefused(Exception):
     """The gateway has ended the session with an ERROR.
 
     Attributes:
@@ -54,7 +53,7 @@ class LocalLink(TcpLink):
 
 
 class LocalClient:
-    """One session; see `local_client`."""
+    """One session."""
 
     def __init__(self, pipe: MemoryPipe, connection: Connection) -> None:
         self._far = pipe.far
@@ -64,7 +63,7 @@ class LocalClient:
         self._count = 0
 
     async def connect(self) -> None:
-        """Log in.  Raises Refused."""
+        """Log in.  Raises SessionRefused."""
         self._far.feed(self._protocol.connect(_CONNECT))
         await self._next()
 
@@ -72,10 +71,25 @@ class LocalClient:
         """Send a frame.  An answer, and an ERROR, come by `receive`."""
         self._far.feed(self._protocol.encode(command, dict(headers), body))
 
+    @property
+    def has_ended(self) -> bool:
+        """True if the gateway has ended the session."""
+        return self._far.has_ended
+
+    @property
+    def session_id(self) -> str:
+        """Empty: the session has ended."""
+        session = self._connection.session
+        return "" if session is None else session.id
+
+    def close(self) -> None:
+        """End the connection; the gateway does the rest by itself, as for a client that hangs up."""
+        self._far.hang_up()
+
     async def perform(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Send a frame, and wait for its RECEIPT: what it asks for is done, and stored where it is to be.
 
-        Raises Refused: the gateway refuses it.
+        Raises SessionRefused: the gateway refuses it.
         """
         self._count += 1
         receipt = f"local-{self._count}"
@@ -83,7 +97,7 @@ class LocalClient:
         await self.confirmed(receipt)
 
     async def confirmed(self, receipt: str) -> None:
-        """Wait for a RECEIPT; frames that come before it stay for `receive`.  Raises Refused."""
+        """Wait for a RECEIPT; frames that come before it stay for `receive`.  Raises SessionRefused."""
         held: list[Frame] = []
         while True:
             frame = await self._next()
@@ -93,7 +107,7 @@ class LocalClient:
             held.append(frame)
 
     async def receive(self) -> Frame:
-        """The next MESSAGE or RECEIPT.  Raises Refused: the session has ended."""
+        """The next MESSAGE or RECEIPT.  Raises SessionRefused: the session has ended."""
         return await self._next()
 
     def waiting(self) -> list[Frame]:
@@ -105,26 +119,23 @@ class LocalClient:
         while not self._frames:
             data = await self._far.read()
             if not data:
-                raise Refused(self._connection.failure)
+                raise SessionRefused(self._connection.failure)
             self._frames.extend(self._protocol.receive(data))
         frame = self._frames.popleft()
         if frame.command == "ERROR":
-            raise Refused(self._connection.failure, frame.headers.get("receipt-id", ""))
+            raise SessionRefused(self._connection.failure, frame.headers.get("receipt-id", ""))
         return frame
 
 
-@asynccontextmanager
-async def local_client(
-    server: Server, nursery: trio.Nursery, remote: Remote, peer: str
-) -> AsyncIterator[LocalClient]:
-    """A client that is logged in, for the block.  Its connection ends by itself behind the block.
+async def connect(server: Server, nursery: trio.Nursery, remote: Remote, peer: str) -> LocalClient:
+    """A client that is logged in, to be closed.
 
     Args:
         nursery: of the gateway's connections.
         remote: the other end, as the HTTP server knows it, with the credentials of its request.
         peer: its address with the port, for lists and logs.
 
-    Raises Refused: the login is refused, or there is no room.
+    Raises SessionRefused: the login is refused, or there is no room.
     """
     pipe = MemoryPipe()
     slot = server.connection_limits.enter(remote.address, lambda _: None)
@@ -138,9 +149,10 @@ async def local_client(
             slot.leave()
 
     nursery.start_soon(serve)
+    client = LocalClient(pipe, connection)
     try:
-        client = LocalClient(pipe, connection)
         await client.connect()
-        yield client
-    finally:
-        pipe.far.hang_up()
+    except BaseException:
+        client.close()
+        raise
+    return client

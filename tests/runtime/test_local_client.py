@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from gateway.auth.passwords import hash_passcode
 from gateway.broker.model.identity import Upgrade
 from gateway.config.settings import load
 from gateway.runtime.gateway import Gateway, open_gateway
-from gateway.runtime.local_client import Refused
+from gateway.runtime.local_client import SessionRefused
 from gateway.transports.wire.link import Remote
 from tests.transports.peers import until
 
@@ -39,7 +39,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opening:
 
 async def test_it_is_a_session_for_the_block(opening: Opening) -> None:
     async with opening() as gateway:
-        async with gateway.local_client(HERE, PEER) as client:
+        with closing(await gateway.connect_local(HERE, PEER)) as client:
             (session,) = gateway.broker.sessions.values()
             assert (session.peer, session.transport) == (PEER, "websocket")
             await client.perform("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
@@ -52,23 +52,24 @@ async def test_it_is_a_session_for_the_block(opening: Opening) -> None:
 
 async def test_messages_go_back_to_their_queue(opening: Opening) -> None:
     async with opening() as gateway:
-        async with gateway.local_client(HERE, PEER) as client:
+        with closing(await gateway.connect_local(HERE, PEER)) as client:
             await client.perform("SEND", {"destination": "/queue/a"}, b"one")
             client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1", "ack": "client"})
             assert (await client.receive()).body == b"one"
         await until(lambda: not gateway.broker.sessions)
-        async with gateway.local_client(HERE, PEER) as client:
+        with closing(await gateway.connect_local(HERE, PEER)) as client:
             client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
             assert (await client.receive()).headers["redelivered"] == "true"
 
 
 async def test_a_frame_that_is_refused(opening: Opening) -> None:
-    async with opening() as gateway, gateway.local_client(HERE, PEER) as client:
-        with pytest.raises(Refused, match="unsupported kind of destination") as refusal:
+    async with opening() as gateway:
+        client = await gateway.connect_local(HERE, PEER)
+        with pytest.raises(SessionRefused, match="unsupported kind of destination") as refusal:
             await client.perform("SEND", {"destination": "/nowhere"})
         assert refusal.value.receipt == "local-1"
         assert refusal.value.error is not None
-        with pytest.raises(Refused):
+        with pytest.raises(SessionRefused):
             await client.receive()
 
 
@@ -76,15 +77,14 @@ async def test_a_login(opening: Opening, tmp_path: Path) -> None:
     (tmp_path / "users.txt").write_text(f"ada:{hash_passcode('secret')}\n")
     rule = [{"destination": "/queue/a", "users": ["ada"], "allow": ["send"]}]
     async with opening(users_file="users.txt", rule=rule) as gateway:
-        with pytest.raises(Refused) as refusal:
-            async with gateway.local_client(Remote("127.0.0.1", upgrade=Upgrade()), PEER):
-                raise AssertionError
+        with pytest.raises(SessionRefused) as refusal:
+            await gateway.connect_local(Remote("127.0.0.1", upgrade=Upgrade()), PEER)
         assert refusal.value.error is not None
         assert refusal.value.error.cause == "login-refused"
         shown = Remote("127.0.0.1", upgrade=Upgrade(authorization="Basic YWRhOnNlY3JldA=="))
-        async with gateway.local_client(shown, PEER) as client:
+        with closing(await gateway.connect_local(shown, PEER)) as client:
             await client.perform("SEND", {"destination": "/queue/a"})
-            with pytest.raises(Refused) as refusal:
+            with pytest.raises(SessionRefused) as refusal:
                 await client.perform("SEND", {"destination": "/queue/b"})
         assert refusal.value.error is not None
         assert refusal.value.error.cause == "access-refused"
@@ -92,16 +92,17 @@ async def test_a_login(opening: Opening, tmp_path: Path) -> None:
 
 
 async def test_a_limit_of_connections(opening: Opening) -> None:
-    async with opening(max_connections=1) as gateway, gateway.local_client(HERE, PEER):
-        with pytest.raises(Refused) as refusal:
-            async with gateway.local_client(HERE, PEER):
-                raise AssertionError
+    async with opening(max_connections=1) as gateway:
+        await gateway.connect_local(HERE, PEER)
+        with pytest.raises(SessionRefused) as refusal:
+            await gateway.connect_local(HERE, PEER)
         assert refusal.value.error is not None
         assert refusal.value.error.cause == "too-many"
 
 
 async def test_a_drain_ends_it(opening: Opening) -> None:
-    async with opening() as gateway, gateway.local_client(HERE, PEER) as client:
+    async with opening() as gateway:
+        client = await gateway.connect_local(HERE, PEER)
         gateway.begin_drain()
-        with trio.fail_after(10), pytest.raises(Refused, match="shutting down"):
+        with trio.fail_after(10), pytest.raises(SessionRefused, match="shutting down"):
             await client.receive()

@@ -77,18 +77,19 @@ class FarEnd:
     """The client's end.
 
     Attributes:
+        has_ended: the server writes nothing more.
         unread: bytes that the server has written, and `read` has not returned.
         has_gone: it has hung up.
     """
 
-    __slots__ = ("_came", "_has_ended", "_parts", "_pipe", "has_gone", "unread")
+    __slots__ = ("_came", "_parts", "_pipe", "has_ended", "has_gone", "unread")
 
     def __init__(self, pipe: MemoryPipe) -> None:
         self.unread = 0
         self.has_gone = False
         self._pipe = pipe
         self._parts: deque[bytes] = deque()
-        self._has_ended = False
+        self.has_ended = False
         self._came = trio.lowlevel.ParkingLot()
 
     def feed(self, data: bytes) -> None:
@@ -98,7 +99,7 @@ class FarEnd:
     async def read(self) -> bytes:
         """All that the server has written since the last read; empty: it writes nothing more."""
         await trio.lowlevel.checkpoint()
-        while not self._parts and not self._has_ended:
+        while not self._parts and not self.has_ended:
             await self._came.park()
         data = b"".join(self._parts)
         self._parts.clear()
@@ -128,5 +129,5 @@ class FarEnd:
         return taken
 
     def end(self) -> None:
-        self._has_ended = True
+        self.has_ended = True
         self._came.unpark_all()
