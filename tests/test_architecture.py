@@ -41,7 +41,7 @@ ARROWS = {
     "auth": {"broker", "config", "files", "net", "plugins"},
     "observe": {"broker", "codec", "journal", "stores", "transports"},
     "runtime": set(
-        "auth broker cluster codec config edges files handlers journal observe process stores transports".split()
+        "auth broker client cluster codec config edges files handlers journal observe process stores transports".split()
     ),
     "admin": set("auth broker cluster codec config handlers net observe runtime transports".split()),
     # The ASGI face.

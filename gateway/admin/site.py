@@ -21,6 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import gateway
 from gateway.admin.access import AccessControl
+from gateway.admin.applications.event_source import EventApi
+from gateway.admin.applications.publish import PublishApi
+from gateway.admin.applications.requests import ClientRequests
 from gateway.admin.cluster import ClusterApi
 from gateway.admin.destinations import DestinationsApi
 from gateway.admin.edges import EdgesApi
@@ -81,6 +84,7 @@ def endpoints(
 ) -> list[Endpoint]:
     one_list_at_a_time = trio.Lock()
     monitor = monitor or Monitor(open_gateway, settings)
+    requests = ClientRequests(open_gateway, settings, access)
     table = [
         *GatewayApi(open_gateway, settings).endpoints(),
         *OverviewApi(open_gateway, settings, monitor).endpoints(),
@@ -93,6 +97,8 @@ def endpoints(
         *EdgesApi(open_gateway).endpoints(),
         *LoginApi(settings, access).endpoints(),
         *TicketApi(open_gateway, settings, tickets, access).endpoints(),
+        *PublishApi(open_gateway, settings, requests).endpoints(),
+        *EventApi(requests).endpoints(),
     ]
     table += OpenApi(table).endpoints()
     return table

@@ -40,8 +40,10 @@ from gateway.config.errors import start_errors
 from gateway.config.settings import Settings, wrong
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, Handlers, HandlersError, Runner, load
 from gateway.journal import Journal
+from gateway.runtime import local_client
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
+from gateway.runtime.local_client import LocalClient
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import OpenStore, last_words, open_the_store, recover_from, tell_of_memory
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
@@ -51,6 +53,7 @@ from gateway.transports.flow.connected import NO_BODY
 from gateway.transports.flow.connection_limits import Capacity, room_for, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
 from gateway.transports.server import NO_LEASE, Lease
+from gateway.transports.wire.link import Remote
 
 if TYPE_CHECKING:
     from gateway.cluster.node import Node
@@ -140,6 +143,7 @@ class Gateway:
         self._finishing = trio.CancelScope(shield=True)
         self._is_finishing = False
         self._server = server
+        self._connections: trio.Nursery | None = None  # where connections live; None: it takes no clients yet
         self.functions = functions  # of the operator; None: there are none
         self.edges: Edges | None = None  # the processes that have the sockets; None: this one has them
         self.remote_edges: EdgeListeners | None = None  # those on other machines; None: it does not listen for them
@@ -275,6 +279,11 @@ class Gateway:
         """Finish nothing more, now and later: what is in memory counts no more."""
         self._finishing.cancel()
 
+    async def connect_local(self, remote: Remote, peer: str) -> LocalClient:
+        """A STOMP client in this process; see `gateway.runtime.local_client.connect`."""
+        assert self._connections is not None  # it takes clients
+        return await local_client.connect(self._server, self._connections, remote, peer)
+
     def reload(self) -> None:
         """Read again all reloadable files; a file that cannot be used changes nothing."""
         self._reading.forget()
@@ -302,6 +311,7 @@ class Gateway:
         Raises StartError: an edge cannot start, or links of edges cannot be had.
         """
         server = self._server
+        self._connections = nursery
         if decides and settings.edges:
             from gateway.edges.primary import PrimaryLink
             from gateway.runtime.edges import Edges

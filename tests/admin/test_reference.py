@@ -122,7 +122,7 @@ class Shell:
             assert process.stdout is not None
             seen = b""
             with trio.fail_after(20):
-                while b"event: frame" not in seen:
+                while not {b"event: frame", b"data: the last"} & {*seen.splitlines()}:
                     seen += await process.stdout.receive_some()
             process.kill()
             await process.wait()

@@ -176,10 +176,43 @@ print(Client().post("/orders", {"text": sys.argv[1]}).status_code, models.Outgoi
 """
 
 
+def test_publishing_over_http(machine: Machine) -> None:
+    (settings,) = [block.text for block in blocks("docs/howto-publish.md") if block.kind == "toml"]
+    (curl,) = [block.text for block in blocks("docs/howto-publish.md") if block.kind == "sh"]
+    rule = '[[rule]]\ndestination = "/queue/#"\nusers = ["ann"]\nallow = ["subscribe"]\n'
+    machine.write("gateway.toml", settings + rule)
+    for user in ("shop", "ann"):
+        machine.run(f"echo secret | gateway passwd users.txt {user}")
+    machine.serve()
+    for _ in range(2):
+        assert machine.run(curl) == '{"published":1}'
+    machine.run("echo secret > ann.txt")
+    ann = "gateway subscribe /queue/orders --timeout 2 --url stomp://ann@127.0.0.1 --passcode-file ann.txt"
+    assert machine.run(f"{ann} 2> /dev/null") == "two cups\n"
+    assert machine.run(curl.replace("queue/orders", "queue/wages")).startswith('{"error":"access refused: ')
+
+
+def test_server_sent_events(machine: Machine) -> None:
+    (program,) = blocks("docs/sse.md")
+    (curl,) = listed("docs/sse.md")
+    machine.write("prices.mjs", program.text)
+    machine.serve()
+    machine.run("node --experimental-eventsource --no-warnings prices.mjs > node.log 2>&1 & node=$!")
+    machine.run(f"{curl} > curl.log 2>&1 & curl=$!")
+    both = "gateway send /topic/prices tea && grep -qx tea node.log && grep -qx 'data: tea' curl.log"
+    machine.run(f"timeout 30 bash -c \"until {both}; do sleep 0.1; done\" > /dev/null 2>&1")
+    machine.stop()
+    machine.serve()
+    again = "gateway send /topic/prices milk && grep -qx milk node.log"
+    machine.run(f"timeout 30 bash -c \"until {again}; do sleep 0.1; done\" > /dev/null 2>&1")
+    machine.run("kill $node")
+
+
 def test_web_applications(machine: Machine) -> None:
     """With a gateway, without one, and with one again."""
     for block in blocks("docs/howto-publish.md"):
-        machine.write(block.file or "", block.text)
+        if block.kind == "python":
+            machine.write(block.file or "", block.text)
     machine.write("web.py", DJANGO)
     machine.run("mkdir orders; mv models.py views.py orders")
     machine.run("hypercorn shop:app --bind 127.0.0.1:8080 > shop.log 2>&1 & shop=$!")
