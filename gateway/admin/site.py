@@ -24,6 +24,7 @@ from gateway.admin.access import AccessControl
 from gateway.admin.applications.event_source import EventApi
 from gateway.admin.applications.publish import PublishApi
 from gateway.admin.applications.requests import ClientRequests
+from gateway.admin.backup import BackupApi
 from gateway.admin.cluster import ClusterApi
 from gateway.admin.destinations import DestinationsApi
 from gateway.admin.edges import EdgesApi
@@ -93,6 +94,7 @@ def endpoints(
         *TraceApi(open_gateway).endpoints(),
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),
+        *BackupApi(open_gateway).endpoints(),
         *ClusterApi(open_gateway).endpoints(),
         *EdgesApi(open_gateway).endpoints(),
         *LoginApi(settings, access).endpoints(),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_c
 from gateway.runtime.local_client import LocalClient
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import OpenStore, last_words, open_the_store, recover_from, tell_of_memory
+from gateway.stores import SQLiteStore, StoreError
+from gateway.stores.backup import FrozenStore, frozen
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
@@ -117,7 +119,9 @@ class Gateway:
         functions: Runner | None = None,
         journal: Journal | None = None,
         reading: Reading | None = None,
+        store: OpenStore | None = None,
     ) -> None:
+        self._store = store
         self._reading = reading or Reading(lambda: settings)
         self.in_force = InForce(settings, self._reading)  # the settings, which a reload may change
         self.in_force.on_change.append(self._take)
@@ -279,6 +283,20 @@ class Gateway:
         """Finish nothing more, now and later: what is in memory counts no more."""
         self._finishing.cancel()
 
+    def frozen_store(self) -> AbstractAsyncContextManager[FrozenStore]:
+        """The store's file, which stays as it is for the block, while clients go on.
+
+        Raises StoreError: there is no file of this gateway's own, or it cannot be frozen.
+        """
+        if self.committer is None or not isinstance(self._store, SQLiteStore):
+            raise StoreError(self._no_file())
+        return frozen(self._store, self.committer)
+
+    def _no_file(self) -> str:
+        if self.node is not None:
+            return "the store of a cluster is copied from a standby that is stopped: see docs/cluster.md"
+        return "this gateway has no store: messages are in memory only"
+
     async def connect_local(self, remote: Remote, peer: str) -> LocalClient:
         """A STOMP client in this process; see `gateway.runtime.local_client.connect`."""
         assert self._connections is not None  # it takes clients
@@ -401,7 +419,7 @@ async def open_gateway(
                 nursery.start_soon(server.run)
                 if functions is not None:
                     nursery.start_soon(functions.run)
-                gateway = Gateway(told, server, addresses, functions, kept.journal, reading)
+                gateway = Gateway(told, server, addresses, functions, kept.journal, reading, store)
                 gateway.certificates = certificates
                 gateway.tracing, gateway.recovered = kept.tracing, kept.recovered
                 users: Reloadable | None = None

@@ -133,8 +133,9 @@ class Shell:
 @pytest.mark.slow
 async def test_examples(gateway: GatewayProcess, table: list[Endpoint], tmp_path: Path) -> None:
     shell = Shell(gateway, tmp_path)
-    # A handover needs a cluster: tests/admin/test_cluster.py has it.
-    endpoints = [each for each in table if each.method != "OPTIONS" and not each.path.endswith("/handover")]
+    # A handover needs a cluster (tests/admin/test_cluster.py), a backup a store (tests/cli/test_backup.py).
+    others = ("/handover", "/backup")
+    endpoints = [each for each in table if each.method != "OPTIONS" and not each.path.endswith(others)]
     endpoints.sort(key=lambda each: each.path.endswith("/drain"))  # nothing goes after it
     try:
         for each in endpoints:

@@ -57,7 +57,10 @@ def test_durability(machine: Machine) -> None:
     machine.run(f"mkdir -p {STATE}")
     machine.write("gateway.toml", "\n".join([block.text for block in blocks("docs/durability.md")]))
     machine.serve()
-    machine.run("gateway send /queue/work tea; gateway send /topic/news gone")
+    machine.run("gateway send /queue/work tea; gateway send /topic/news gone; mkdir -p /var/backups")
+    once, often = listed("docs/durability.md", "Copies")
+    assert machine.run(once).endswith(" bytes, whole\n")
+    assert "whole" in machine.run(f"timeout 5 {often} || true")
     machine.stop()
     for command in listed("docs/durability.md", "A damaged file"):
         machine.run(command)
