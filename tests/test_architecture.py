@@ -58,7 +58,7 @@ ARROWS = {
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "cli": set(
         "app archive auth broker client cluster codec config doctor files handlers observe pipeline process push "
-        "relay         "runtime stores text transports".split()
+        "relay runtime stores text transports".split()
     ),
     "__main__": {"cli"},
 }

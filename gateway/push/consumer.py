@@ -23,8 +23,9 @@ import anyio
 import structlog
 
 from gateway.client import ServerError, StompError
-from gateway.client.asynchronous import Message, Subscription, connect
+from gateway.client.asynchronous import connect
 from gateway.client.connection import Backoff
+from gateway.client.messages import Message, Subscription
 
 from .endpoint import EndpointClient
 from .monitoring import PushStatus
@@ -85,9 +86,15 @@ class PushConsumer:
     async def _serve(self) -> None:
         """Push over one client, which reconnects by itself.  Raises StompError: it has ended."""
         server, plan = self._server, self._plan
-        files = {"ca": server.ca, "cert": server.cert, "key": server.key}
         async with connect(
-            server.url, passcode=server.passcode, vhost=server.vhost, timeout=_TIMEOUT, max_pause=MAX_PAUSE, **files
+            server.url,
+            passcode=server.passcode,
+            vhost=server.vhost,
+            ca=server.ca,
+            cert=server.cert,
+            key=server.key,
+            timeout=_TIMEOUT,
+            max_pause=MAX_PAUSE,
         ) as client:
             self._is_ours = client.server.startswith(_OURS)
             subscription = client.subscribe(
@@ -186,7 +193,7 @@ class PushConsumer:
                 self.status.answered(answer, anyio.current_time() - began, len(message.body))
             finally:
                 if answer.reason or answer.verdict is Verdict.TAKEN:
-                    self.endpoint.came(answer)
+                    self.endpoint.came(message, answer)
                 else:
                     self.endpoint.gave_up()
             tries += answer.verdict is not Verdict.AWAY

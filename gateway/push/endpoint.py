@@ -1,11 +1,11 @@
 """Endpoint: requests to one URL, and pauses while it fails.
 
-    works --a few failures, one behind the other--> down --pause--> one request tries --taken--> works
-                                                      '---------------- fails: a longer pause --'
+    works --some messages fail, none is taken--> down --pause--> one request tries --taken--> works
+                                                   '---------------- fails: a longer pause --'
 
-While it is down, all other messages wait with their consumers, so an outage of an hour costs the attempts of a few
-messages, and not of thousands.  Where no connection can be made at all, or the endpoint asks for time (Retry-After),
-it is down at once.
+One message that always fails leaves the others alone.  While the endpoint is down, all other messages wait with their
+consumers, so an outage of an hour costs the attempts of a few messages, and not of thousands.  Where no connection can
+be made at all, or the endpoint asks for time (Retry-After), it is down at once.
 
 A connection is used again, for as many requests at the same time as the settings allow.  Of an answer the beginning is
 read, for the reason of a dead letter.
@@ -22,7 +22,7 @@ import anyio
 import httpcore
 import structlog
 
-from gateway.client.asynchronous import Message
+from gateway.client.messages import Message
 from gateway.client.server import FileError, context_of
 
 from .addresses import CheckedBackend
@@ -33,7 +33,7 @@ log = structlog.get_logger("gateway.push")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
 FAILURES = 3
-"""Failures, one behind the other, after which an endpoint is down."""
+"""Messages that have failed, with none taken between them, after which an endpoint is down."""
 _KEEPALIVE = 30.0  # seconds for which an unused connection stays
 _MOST_ANSWER = 16 * 1024  # bytes of an answer; a longer one costs the connection
 
@@ -49,7 +49,7 @@ class EndpointClient:
         self.endpoint = endpoint
         self.fault = ""
         self._clock = clock
-        self._failures = 0
+        self._failed: set[str] = set()  # ids of messages, since one was taken
         self._pause = FIRST_PAUSE
         self._until = 0.0  # of the clock: the next request
         self._is_tried = False  # a request is under way while it is down
@@ -70,18 +70,18 @@ class EndpointClient:
             with anyio.move_on_after(wait if wait > 0 else LONGEST_PAUSE):
                 await changed.wait()
 
-    def came(self, answer: Answer) -> None:
-        """A request has got its answer, or failed."""
+    def came(self, message: Message, answer: Answer) -> None:
+        """The request of a message has got its answer, or failed."""
         self._is_tried = False
         if answer.verdict in (Verdict.TAKEN, Verdict.REFUSED):
             self._works()
         else:
-            self._failures += 1
+            self._failed.add(message.id)
             # Of requests that were under way together, the first failure counts for the pause.
             is_over = self._clock() >= self._until
             if answer.retry_after:
                 self._down(answer, answer.retry_after * random.uniform(1.0, 1.1))
-            elif is_over and (answer.verdict is Verdict.AWAY or self._failures >= FAILURES):
+            elif is_over and (answer.verdict is Verdict.AWAY or len(self._failed) >= FAILURES):
                 self._down(answer, self._pause * random.uniform(0.5, 1.0))
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._wake()
@@ -92,7 +92,8 @@ class EndpointClient:
         self._wake()
 
     def _works(self) -> None:
-        self._failures, self._pause, self._until = 0, FIRST_PAUSE, 0.0
+        self._failed.clear()
+        self._pause, self._until = FIRST_PAUSE, 0.0
         if self.fault:
             seconds = round(self._clock() - self._down_since, 1)
             log.info("the endpoint works again", url=self.endpoint.name, seconds=seconds)
@@ -113,10 +114,9 @@ class EndpointClient:
 
     async def post(self, message: Message, *, is_ours: bool) -> Answer:
         """POST a message; takes no longer than the time-out.  `is_ours`: it is of a gateway."""
-        answer = Answer(Verdict.FAILED, f"the endpoint did not answer within {self.endpoint.timeout:g} s")
         with anyio.move_on_after(self.endpoint.timeout):
-            answer = await self._post(message, is_ours=is_ours)
-        return answer
+            return await self._post(message, is_ours=is_ours)
+        return Answer(Verdict.FAILED, f"the endpoint did not answer within {self.endpoint.timeout:g} s")
 
     async def _post(self, message: Message, *, is_ours: bool) -> Answer:
         endpoint = self.endpoint

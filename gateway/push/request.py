@@ -25,7 +25,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from urllib.parse import quote
 
-from gateway.client.asynchronous import Message
+from gateway.client.messages import Message
 
 from .signature import sign, webhook_id
 
