@@ -1,4 +1,4 @@
-"""`gateway push`: the process.  One loop has a task for each table; pages for the monitoring have threads.
+"""`gateway push`: the command.
 
 Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when the server refuses at the start, 2 usage.
 """
@@ -6,33 +6,18 @@ Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when the serv
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 
-from gateway.client import StompError
 from gateway.observe import logs
-from gateway.observe.slim import structlog
-from gateway.process import systemd
-from gateway.process.pages import HttpError
 
 from . import settings
-from .consumer import PushConsumer
-from .monitoring import LoopWatch, serving
 from .settings import PlanError, PushConfig
 
-log = structlog.get_logger("gateway.push")
-
 PASSCODE = "STOMP_PASSCODE"
-# Seconds for requests under way.  Their messages are safe at the server, because none is acknowledged too early.
-_LAST_WORDS = 20.0
-_LINE_EVERY = 60.0
-_TURN = 1.0
-_STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
@@ -69,8 +54,13 @@ def push(source: str, url: str, config: Path | None, log_format: str, log_level:
             orders = _of_options(source, url, **options)
     except PlanError as error:
         raise click.UsageError(str(error)) from None
+    from .running import PushFailed, run  # `gateway --help` needs no event loop
+
     logs.configure(log_format, log_level)
-    sys.exit(anyio.run(_run, orders, backend="trio"))
+    try:
+        sys.exit(run(orders))
+    except PushFailed as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _given(name: str) -> bool:
@@ -101,65 +91,3 @@ def _of_options(
     )
     plan = settings.make_plan(source, endpoint, selector=selector)
     return PushConfig(settings.make_server(server, passcode), (plan,), settings.http_address(http))
-
-
-async def _run(orders: PushConfig) -> int:
-    """Push until a signal; returns the exit status."""
-    stop = anyio.Event()
-    watch = LoopWatch()
-    consumers = [PushConsumer(orders.server, plan, stop) for plan in orders.plans]
-    try:
-        with serving(orders.http, [each.status for each in consumers], watch):
-            return await _until_signal(orders, consumers, stop, watch)
-    except HttpError as error:
-        raise click.ClickException(str(error)) from None
-
-
-async def _until_signal(
-    orders: PushConfig, consumers: list[PushConsumer], stop: anyio.Event, watch: LoopWatch
-) -> int:
-    failures: list[str] = []
-    status = 0
-
-    async def consume(consumer: PushConsumer, scope: anyio.CancelScope) -> None:
-        try:
-            await consumer.run()
-        except StompError as error:
-            failures.append(f"cannot push: {error}")
-            scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_report, consumers, watch)
-        with anyio.open_signal_receiver(*_STATUS) as signals:
-            async with anyio.create_task_group() as pushing:
-                for consumer in consumers:
-                    plan = consumer.status.plan
-                    log.info("pushing", source=plan.source, url=plan.endpoint.name, server=str(orders.server.address))
-                    pushing.start_soon(consume, consumer, pushing.cancel_scope)
-                systemd.ready("pushing")
-                status = _STATUS[await anext(signals)]
-                systemd.stopping()
-                stop.set()
-                pushing.cancel_scope.deadline = anyio.current_time() + _LAST_WORDS
-        tasks.cancel_scope.cancel()
-    _tell(consumers)
-    if failures:
-        raise click.ClickException(failures[0])
-    return status
-
-
-async def _report(consumers: list[PushConsumer], watch: LoopWatch) -> None:
-    """Tell the service manager each second that the loop turns, and the log each minute what was pushed."""
-    while True:
-        deadline = anyio.current_time() + _LINE_EVERY
-        while anyio.current_time() < deadline:
-            watch.turns()
-            systemd.alive()
-            await anyio.sleep(_TURN)
-        _tell(consumers)
-
-
-def _tell(consumers: list[PushConsumer]) -> None:
-    for each in consumers:
-        plan, news = each.status.plan, each.status.news()
-        log.info("pushed", **news, held=each.status.held, source=plan.source, url=plan.endpoint.name)

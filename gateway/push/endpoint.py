@@ -25,7 +25,7 @@ import structlog
 from gateway.client.messages import Message
 from gateway.client.server import FileError, context_of
 
-from .addresses import CheckedBackend
+from .dialing import CheckedBackend
 from .request import Answer, Verdict, headers_of, read_answer
 from .settings import Endpoint
 

@@ -141,5 +141,6 @@ class EventAnnouncer:
 
 
 def _told(session: Peer) -> dict[str, object]:
-    told: dict[str, object] = {"session": session.id, "login": session.login, "transport": session.transport, "address": session.peer}
+    told: dict[str, object] = {"session": session.id, "login": session.login}
+    told |= {"transport": session.transport, "address": session.peer}
     return told | ({"client_id": session.client_id} if session.client_id else {})

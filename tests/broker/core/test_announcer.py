@@ -149,15 +149,16 @@ class TestDeadLetters:
     def test_of_a_durable_subscription(self, stage: Stage) -> None:
         scene = stage({"/topic/prices": {"dead_letter": "/queue/dead"}})
         reader, worker = announced(scene, ("/topic/prices",)), named(scene, "w")
-        worker.subscribe("/topic/prices", "d", ack="client-individual", **{"durable": "true"})
+        worker.subscribe("/topic/prices", "d", ack="client-individual", durable="true")
         worker.publish("/topic/prices", b"m")
         worker.nack(worker.message(), requeue="false")
         ((kind, data),) = told(scene, reader)
         assert (kind, data["destination"]) == ("message.dead_letter", "/topic/prices")
-        worker.unsubscribe("d", durable="true")
+        worker.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
 
 
-    def test_without_a_reason(self, scene: Scene) -> None:
+    def test_without_a_reason(self, stage: Stage) -> None:
+        scene = stage({"/queue/work": {"dead_letter_expired": True}})
         reader, worker = announced(scene, ("/queue/work",)), scene.connect()
         worker.publish("/queue/work", b"m", expiration="10")
         scene.wait(0.1)
