@@ -126,10 +126,12 @@ class EndpointClient:
             pool = self._pool or self._open()
             async with pool.stream("POST", endpoint.url, headers=headers, content=message.body) as response:
                 body = b""
-                async for part in response.aiter_stream():
-                    body += part[: _MOST_ANSWER - len(body)]
-                    if len(body) >= _MOST_ANSWER:
-                        break
+                # Cancelled, because httpcore leaves its generators behind when the loop is left.
+                with anyio.CancelScope() as reading:
+                    async for part in response.aiter_stream():
+                        body += part[: _MOST_ANSWER - len(body)]
+                        if len(body) >= _MOST_ANSWER:
+                            reading.cancel()
                 known = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
                 return read_answer(response.status, known, body)
         except (httpcore.ConnectError, httpcore.ConnectTimeout, FileError) as error:

@@ -151,7 +151,8 @@ def make_server(
     """The STOMP server.  Raises PlanError: URL or files of certificates are wrong."""
     server = PushServer(url, passcode, vhost, ca, cert, key)
     try:
-        if (ca or cert or key) and not server.address.is_tls:
+        address = read_address(url)
+        if (ca or cert or key) and not address.is_tls:
             raise PlanError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
         context_of(ca, cert, key)
     except ValueError as error:
