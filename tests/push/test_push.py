@@ -121,10 +121,10 @@ class TestAnswers:
             return (503, {"Retry-After": "1"}, b"") if first and first.pop() else 204
 
         send(server, queue, "a")
-        with running(answering) as endpoint:
-            with pushing(tmp_path, "--server", url(gateway), "--allow-private", queue, endpoint.url) as push:
-                eventually(lambda: len(endpoint.requests) == 2, lambda: push.log)
-                push.wait_for("the endpoint works again")
+        words = ("--server", url(gateway), "--allow-private", queue)
+        with running(answering) as endpoint, pushing(tmp_path, *words, endpoint.url) as push:
+            eventually(lambda: len(endpoint.requests) == 2, lambda: push.log)
+            push.wait_for("the endpoint works again")
         assert "stomp-redelivered" not in endpoint.requests[1].headers
 
     def test_slower_than_the_time_for_an_ack(
