@@ -21,6 +21,8 @@ from typing import Any
 
 import structlog
 
+log = structlog.get_logger("gateway.pages")
+
 _MOST = 16
 # Seconds for a request, from the accept to the last byte of its answer; and between two checks of that.
 ANSWER_TIMEOUT = 5.0
@@ -123,7 +125,7 @@ class _Server(ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone is no failure."""
         if not isinstance(sys.exception(), OSError):
-            structlog.get_logger(f"gateway.{self.pages.name}").exception("a page failed")
+            log.exception("a page failed", process=self.pages.name)
 
 
 @contextmanager

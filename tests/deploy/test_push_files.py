@@ -12,7 +12,7 @@ from gateway.cli.main import main
 from gateway.push.running import LAST_WORDS
 from tests.clients.driver import ROOT
 
-from .container import BIN, checked
+from .test_container import BIN, checked
 from .test_units import unit
 
 DEPLOY = ROOT / "deploy"
