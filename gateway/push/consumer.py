@@ -3,9 +3,11 @@
     taken       ACK
     refused     NACK with requeue:false: a dead letter, with the endpoint's answer as its reason
     failed      at a gateway: NACK, and the queue's policy decides (`backoff`, `max_attempts`)
-                elsewhere: it stays here, and is tried again after a pause that doubles; after `ATTEMPTS` as refused
-    later       it stays here until the time that the endpoint has named; after `ATTEMPTS` as failed
+                elsewhere: it stays here, and is tried again after a pause that doubles
+    later       it stays here until the time that the endpoint has named
     away        it stays here until there is a connection
+
+What stays here is tried `ATTEMPTS` times, but for `away`; then it has failed, and elsewhere it is refused.
 
 There are as many workers as requests at the same time, and each has one message, because the subscription's prefetch is
 their number.  While a message stays here, the gateway is told that it is in progress (policy `ack_timeout`).
@@ -210,12 +212,12 @@ class PushConsumer:
         if verdict is Verdict.TAKEN:
             await message.ack()
             return True
-        is_last = tries >= ATTEMPTS
-        if verdict is Verdict.REFUSED or (is_last and verdict is Verdict.FAILED and not self._is_ours):
+        is_last = tries >= ATTEMPTS and verdict is not Verdict.AWAY
+        if verdict is Verdict.REFUSED or (is_last and not self._is_ours):
             self._tell(message, answer)
             await message.nack(requeue=False, reason=answer.reason)
             return True
-        if self._is_ours and (verdict is Verdict.FAILED or (is_last and verdict is Verdict.LATER)):
+        if self._is_ours and (is_last or verdict is Verdict.FAILED):
             await message.nack(reason=answer.reason)
             return True
         return False

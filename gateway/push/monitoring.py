@@ -76,7 +76,8 @@ class PushStatus:
     def faults(self) -> list[str]:
         found = []
         if not self.is_connected:
-            found.append(f"the server of {self.plan.source} is away: {self.fault or 'the connection is lost'}")
+            reason = self.fault if self.client is None else "the connection is lost"
+            found.append(f"the server of {self.plan.source} is away: {reason}")
         if fault := self.endpoint.fault:
             found.append(f"{self.plan.endpoint.name} is down: {fault}")
         return found
