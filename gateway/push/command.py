@@ -15,7 +15,7 @@ import click
 from gateway.observe import logs
 
 from . import settings
-from .settings import PlanError, PushConfig
+from .settings import PushConfig, PushPlanError
 
 PASSCODE = "STOMP_PASSCODE"
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -52,7 +52,7 @@ def push(source: str, url: str, config: Path | None, log_format: str, log_level:
             orders = settings.read(config)
         else:
             orders = _of_options(source, url, **options)
-    except PlanError as error:
+    except PushPlanError as error:
         raise click.UsageError(str(error)) from None
     from .running import PushFailed, run  # `gateway --help` needs no event loop
 
@@ -80,7 +80,7 @@ def _of_options(
     http: str,
 ) -> PushConfig:
     if not source or not url or not server:
-        raise PlanError("--server, QUEUE and URL are needed, or --config")
+        raise PushPlanError("--server, QUEUE and URL are needed, or --config")
     passcode = os.environ.get(PASSCODE, "") if passcode_file is None else settings.read_passcode(passcode_file)
     endpoint = settings.make_endpoint(
         url,

@@ -27,7 +27,7 @@ from gateway.client.server import FileError, context_of
 
 from .dialing import CheckedBackend
 from .request import Answer, Verdict, headers_of, read_answer
-from .settings import Endpoint
+from .settings import PushEndpoint
 
 log = structlog.get_logger("gateway.push")
 
@@ -45,7 +45,7 @@ class EndpointClient:
         fault: why it is down; "": it is not.
     """
 
-    def __init__(self, endpoint: Endpoint, clock: Callable[[], float] = anyio.current_time) -> None:
+    def __init__(self, endpoint: PushEndpoint, clock: Callable[[], float] = anyio.current_time) -> None:
         self.endpoint = endpoint
         self.fault = ""
         self._clock = clock

@@ -1,7 +1,7 @@
 """Request that a message becomes, and the meaning of its answer.
 
     body                the body, byte for byte
-    content-type        kept; without one application/octet-stream
+    content-type        kept
     webhook-...         id, time and signature (`signature.py`)
     traceparent, tracestate   kept
     stomp-NAME          each other header NAME of the message, also destination, message-id and redelivered
@@ -29,15 +29,14 @@ from gateway.client.messages import Message
 
 from .signature import sign, webhook_id
 
-DEFAULT_TYPE = "application/octet-stream"
 LONGEST_RETRY = 3600.0  # seconds of Retry-After that count
 _MOST_REASON = 120
 _PASSING = frozenset([408, 425, 429])
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = "".join([chr(code) for code in range(0x20, 0x7F) if chr(code) != "%"])
-_KEPT = ("traceparent", "tracestate")
+_KEPT = ("content-type", "traceparent", "tracestate")
 # Of the delivery, or of the request itself.
-_LEFT_OUT = frozenset(["ack", "subscription", "content-length", "content-type", "receipt", "transaction", *_KEPT])
+_LEFT_OUT = frozenset(["ack", "subscription", "content-length", "receipt", "transaction", *_KEPT])
 # Other servers give a redelivered message another `message-id`.
 _IDS = ("dedup-id", "amqp-message-id", "message-id")
 
@@ -74,8 +73,8 @@ def headers_of(
     `more`: of the settings; they come last.  `now`: seconds since the epoch.
     """
     given = message.headers
-    found = {"content-type": _encoded(given.get("content-type", "")) or DEFAULT_TYPE, "user-agent": "stomp-gateway"}
-    found |= {name: _encoded(given[name]) for name in _KEPT if name in given}
+    found = {"user-agent": "stomp-gateway"}
+    found |= {name: _encoded(given[name]) for name in _KEPT if given.get(name)}
     found |= sign(secrets, id_of(message, is_ours=is_ours), now, message.body)
     found |= {
         f"stomp-{name}": _encoded(value)

@@ -40,12 +40,12 @@ _KEYS = {*_TEXTS, "concurrency", "timeout", "allow_private", "headers"}
 _OF_SERVER = ("server", "passcode_file", "ca", "cert", "key", "vhost", "http")
 
 
-class PlanError(ValueError):
+class PushPlanError(ValueError):
     """The settings are wrong; the text is one sentence."""
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class PushEndpoint:
     """A URL.  `headers`: more of each request.  `timeout`: seconds of a request in all."""
 
     url: str
@@ -69,7 +69,7 @@ class PushPlan:
     """Messages of one source, and where they go."""
 
     source: str
-    endpoint: Endpoint
+    endpoint: PushEndpoint
     selector: str = ""
     resume: str = ""
 
@@ -99,29 +99,29 @@ class PushConfig:
     http: Address | None = None
 
 
-def make_endpoint(url: str, *, secret_file: Path | None = None, **fields: Any) -> Endpoint:
-    """An endpoint of its parts.  Raises PlanError."""
+def make_endpoint(url: str, *, secret_file: Path | None = None, **fields: Any) -> PushEndpoint:
+    """An endpoint of its parts.  Raises PushPlanError."""
     _check_url(url, allow_private=fields.get("allow_private", False))
     try:
         secrets = None if secret_file is None else SecretFile(secret_file)
-        endpoint = Endpoint(url, secrets, **fields)
+        endpoint = PushEndpoint(url, secrets, **fields)
         context_of(endpoint.ca, endpoint.cert, endpoint.key)
     except (SecretError, FileError) as error:
-        raise PlanError(str(error)) from None
+        raise PushPlanError(str(error)) from None
     if not 1 <= endpoint.concurrency <= MOST_CONCURRENCY:
-        raise PlanError(f"concurrency is {endpoint.concurrency}, and must be from 1 to {MOST_CONCURRENCY}")
+        raise PushPlanError(f"concurrency is {endpoint.concurrency}, and must be from 1 to {MOST_CONCURRENCY}")
     if not 0 < endpoint.timeout <= LONGEST_TIMEOUT:
-        raise PlanError(f"timeout is {endpoint.timeout:g} s, and must be above 0 and at most {LONGEST_TIMEOUT:g}")
+        raise PushPlanError(f"timeout is {endpoint.timeout:g} s, and must be above 0 and at most {LONGEST_TIMEOUT:g}")
     for name, value in endpoint.headers.items():
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
-            raise PlanError(f"headers: {name[:80]!r} cannot be a header of the request")
+            raise PushPlanError(f"headers: {name[:80]!r} cannot be a header of the request")
         if not (value.isascii() and value.isprintable()):
-            raise PlanError(f"headers: the value of {name} must be printable ASCII")
+            raise PushPlanError(f"headers: the value of {name} must be printable ASCII")
     return endpoint
 
 
 def _check_url(url: str, *, allow_private: bool) -> None:
-    wrong = PlanError(f"{url[:80]!r} is no URL of an endpoint: write https://host/path")
+    wrong = PushPlanError(f"{url[:80]!r} is no URL of an endpoint: write https://host/path")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -130,61 +130,61 @@ def _check_url(url: str, *, allow_private: bool) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.fragment:
         raise wrong
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise PlanError(f"{url[:80]!r} has characters that a URL must not have: percent-encode them")
+        raise PushPlanError(f"{url[:80]!r} has characters that a URL must not have: percent-encode them")
     if parts.username is not None:
-        raise PlanError("a password must not stand in a URL, where the log shows it: write it into headers")
+        raise PushPlanError("a password must not stand in a URL, where the log shows it: write it into headers")
     address = literal(parts.hostname)
     if address is not None and not allow_private and not is_public(address):
-        raise PlanError(f"{url[:80]!r} is no public address; allow_private = true permits it")
+        raise PushPlanError(f"{url[:80]!r} is no public address; allow_private = true permits it")
 
 
-def make_plan(source: str, endpoint: Endpoint, *, selector: str = "", resume: str = "") -> PushPlan:
-    """Raises PlanError: the source is no destination."""
+def make_plan(source: str, endpoint: PushEndpoint, *, selector: str = "", resume: str = "") -> PushPlan:
+    """Raises PushPlanError: the source is no destination."""
     if not source.startswith("/"):
-        raise PlanError(f"{source[:80]!r} is no destination: write source like /queue/orders")
+        raise PushPlanError(f"{source[:80]!r} is no destination: write source like /queue/orders")
     return PushPlan(source, endpoint, selector, resume)
 
 
 def make_server(
     url: str, passcode: str, *, vhost: str = "", ca: str = "", cert: str = "", key: str = ""
 ) -> PushServer:
-    """The STOMP server.  Raises PlanError: URL or files of certificates are wrong."""
+    """The STOMP server.  Raises PushPlanError: URL or files of certificates are wrong."""
     server = PushServer(url, passcode, vhost, ca, cert, key)
     try:
         address = read_address(url)
         if (ca or cert or key) and not address.is_tls:
-            raise PlanError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
+            raise PushPlanError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
         context_of(ca, cert, key)
     except ValueError as error:
-        raise PlanError(str(error)) from None
+        raise PushPlanError(str(error)) from None
     return server
 
 
 def http_address(text: str) -> Address | None:
-    """The address of the pages for monitoring; "": none.  Raises PlanError: the text is not an address with a port."""
+    """The address of the pages for monitoring; "": none.  Raises PushPlanError: the text is no address with a port."""
     try:
         found = Address.parse(text) if text else None
     except ValueError:
         found = Address("", 0)
     if found is not None and not found.port:
-        raise PlanError(f"http is {text[:80]!r}, which is no address: write 127.0.0.1:9001")
+        raise PushPlanError(f"http is {text[:80]!r}, which is no address: write 127.0.0.1:9001")
     return found
 
 
 def read_duration(value: object) -> float:
-    """Seconds, of a number or a text with a unit.  Raises PlanError."""
+    """Seconds, of a number or a text with a unit.  Raises PushPlanError."""
     try:
         if isinstance(value, str):
             return parse_duration(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     except ValueError as error:
-        raise PlanError(f"timeout: {error}") from None
-    raise PlanError('timeout must be a duration, like 15 or "15s"')
+        raise PushPlanError(f"timeout: {error}") from None
+    raise PushPlanError('timeout must be a duration, like 15 or "15s"')
 
 
 def read_passcode(path: Path) -> str:
-    """The passcode in a file, without its line end.  Raises PlanError: the file cannot be read."""
+    """The passcode in a file, without its line end.  Raises PushPlanError: the file cannot be read."""
     return _text_in(path, "the passcode file ").rstrip("\r\n")
 
 
@@ -192,33 +192,33 @@ def _text_in(path: Path, kind: str = "") -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise PlanError(f"{kind}{path} cannot be read: {error.strerror}") from None
+        raise PushPlanError(f"{kind}{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise PlanError(f"{kind}{path} cannot be read: it is not UTF-8") from None
+        raise PushPlanError(f"{kind}{path} cannot be read: it is not UTF-8") from None
 
 
 def read(path: Path) -> PushConfig:
-    """Read a file of settings.  Raises PlanError: the file is wrong."""
+    """Read a file of settings.  Raises PushPlanError: the file is wrong."""
     text = _text_in(path)
     try:
         values = tomllib.loads(text)
     except ValueError as error:
-        raise PlanError(toml_faults.explain(path, text, str(error))) from None
+        raise PushPlanError(toml_faults.explain(path, text, str(error))) from None
     tables = values.pop("push", [])
     if unknown := sorted(values.keys() - set(_OF_SERVER)):
-        raise PlanError(f"{path}: {_unknown(unknown[0], {*_OF_SERVER, 'push'})}")
+        raise PushPlanError(f"{path}: {_unknown(unknown[0], {*_OF_SERVER, 'push'})}")
     try:
         server, http = _server_of(values, path.parent), http_address(_text(values, "http"))
-    except PlanError as error:
-        raise PlanError(f"{path}: {error}") from None
+    except PushPlanError as error:
+        raise PushPlanError(f"{path}: {error}") from None
     if not tables or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise PlanError(f"{path} has no table [[push]]")
+        raise PushPlanError(f"{path} has no table [[push]]")
     plans = []
     for number, table in enumerate(tables, 1):
         try:
             plans.append(_of_table(table, path.parent))
-        except PlanError as error:
-            raise PlanError(f"{path}, [[push]] number {number}: {error}") from None
+        except PushPlanError as error:
+            raise PushPlanError(f"{path}, [[push]] number {number}: {error}") from None
     return PushConfig(server, tuple(plans), http)
 
 
@@ -229,7 +229,7 @@ def _unknown(key: str, known: set[str]) -> str:
 
 def _server_of(values: Mapping[str, Any], folder: Path) -> PushServer:
     if not (url := _text(values, "server")):
-        raise PlanError('server is missing: write server = "stomp://user@host:port" before the tables')
+        raise PushPlanError('server is missing: write server = "stomp://user@host:port" before the tables')
     passcode_file = _text(values, "passcode_file")
     passcode = read_passcode(folder / passcode_file) if passcode_file else ""
     return make_server(url, passcode, vhost=_text(values, "vhost"), **_files(values, folder))
@@ -237,18 +237,18 @@ def _server_of(values: Mapping[str, Any], folder: Path) -> PushServer:
 
 def _of_table(table: Mapping[str, Any], folder: Path) -> PushPlan:
     if unknown := sorted(table.keys() - _KEYS):
-        raise PlanError(_unknown(unknown[0], _KEYS))
+        raise PushPlanError(_unknown(unknown[0], _KEYS))
     for name in ("source", "url"):
         if not _text(table, name):
-            raise PlanError(f"{name} is missing")
+            raise PushPlanError(f"{name} is missing")
     concurrency, private = table.get("concurrency", CONCURRENCY), table.get("allow_private", False)
     if type(concurrency) is not int:
-        raise PlanError("concurrency must be a whole number")
+        raise PushPlanError("concurrency must be a whole number")
     if type(private) is not bool:
-        raise PlanError("allow_private must be true or false")
+        raise PushPlanError("allow_private must be true or false")
     headers = table.get("headers", {})
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        raise PlanError('headers must be a table of texts, like {authorization = "Bearer ..."}')
+        raise PushPlanError('headers must be a table of texts, like {authorization = "Bearer ..."}')
     secret_file = _text(table, "secret_file")
     endpoint = make_endpoint(
         _text(table, "url"),
@@ -271,5 +271,5 @@ def _files(values: Mapping[str, Any], folder: Path) -> dict[str, str]:
 def _text(table: Mapping[str, Any], key: str) -> str:
     value = table.get(key, "")
     if not isinstance(value, str):
-        raise PlanError(f"{key} must be a string")
+        raise PushPlanError(f"{key} must be a string")
     return value

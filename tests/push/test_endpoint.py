@@ -16,7 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.push import endpoint as module
 from gateway.push.endpoint import LONGEST_PAUSE, EndpointClient
 from gateway.push.request import Answer, Verdict
-from gateway.push.settings import Endpoint
+from gateway.push.settings import PushEndpoint
 from tests.gateway_process import HOST, free_ports
 
 from .endpoint import EndpointServer, running
@@ -32,7 +32,7 @@ def message(name: str = "a", body: bytes = b"tea") -> Any:
 
 @pytest.fixture
 async def client() -> AsyncIterator[EndpointClient]:
-    made = EndpointClient(Endpoint("http://shop.example/hook"))
+    made = EndpointClient(PushEndpoint("http://shop.example/hook"))
     yield made
     await made.aclose()
 
@@ -110,7 +110,7 @@ class TestPauses:
 
 
 async def posted(server: EndpointServer, **fields: Any) -> Answer:
-    client = EndpointClient(Endpoint(server.url, allow_private=True, **fields))
+    client = EndpointClient(PushEndpoint(server.url, allow_private=True, **fields))
     try:
         return await client.post(message(), is_ours=True)
     finally:
@@ -135,7 +135,7 @@ class TestRequests:
                 setup(self)
 
             server.RequestHandlerClass = type("Counted", (handler,), {"setup": counted})
-            client = EndpointClient(Endpoint(server.url, allow_private=True))
+            client = EndpointClient(PushEndpoint(server.url, allow_private=True))
             for _ in range(3):
                 assert await client.post(message(), is_ours=True) == TAKEN
             await client.aclose()
@@ -172,7 +172,7 @@ class TestRequests:
 
     async def test_nothing_listens(self) -> None:
         (port,) = free_ports(1)
-        client = EndpointClient(Endpoint(f"http://{HOST}:{port}/", allow_private=True))
+        client = EndpointClient(PushEndpoint(f"http://{HOST}:{port}/", allow_private=True))
         found = await client.post(message(), is_ours=True)
         assert found.verdict is Verdict.AWAY
         assert found.reason.startswith(f"cannot connect to http://{HOST}:{port}/: ")
@@ -181,7 +181,7 @@ class TestRequests:
     async def test_a_private_address(self) -> None:
         """The name is checked where it is looked up, also if the URL passed the settings."""
         with running() as server:
-            client = EndpointClient(Endpoint(server.url.replace(HOST, "localhost")))
+            client = EndpointClient(PushEndpoint(server.url.replace(HOST, "localhost")))
             found = await client.post(message(), is_ours=True)
             await client.aclose()
         assert found.verdict is Verdict.AWAY
@@ -204,7 +204,7 @@ class TestTls:
         with running(context=self.context(authority, name)) as server:
             url = server.url.replace("http:", "https:").replace(HOST, "localhost")
             fields = {"ca": str(tmp_path / "ca.pem")} if trusts else {}
-            client = EndpointClient(Endpoint(url, allow_private=True, **fields))  # type: ignore[arg-type]
+            client = EndpointClient(PushEndpoint(url, allow_private=True, **fields))  # type: ignore[arg-type]
             try:
                 return await client.post(message(), is_ours=True)
             finally:
@@ -220,7 +220,7 @@ class TestTls:
         assert "CERTIFICATE_VERIFY_FAILED" in found.reason
 
     async def test_a_file_that_is_gone(self, tmp_path: Path) -> None:
-        client = EndpointClient(Endpoint("https://shop.example/", ca=str(tmp_path / "none.pem")))
+        client = EndpointClient(PushEndpoint("https://shop.example/", ca=str(tmp_path / "none.pem")))
         found = await client.post(message(), is_ours=True)
         assert found.verdict is Verdict.AWAY
         assert "none.pem cannot be read" in found.reason

@@ -45,7 +45,7 @@ def test_all_headers() -> None:
 
 
 def test_without_a_type() -> None:
-    assert made()["content-type"] == "application/octet-stream"
+    assert "content-type" not in made()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_without_a_type() -> None:
 )
 def test_values_cannot_begin_another_header(value: str, expected: str) -> None:
     assert made(a=value)["stomp-a"] == expected
-    assert made(content_type=value)["content-type"] == (expected or "application/octet-stream")
+    assert made(content_type=value).get("content-type", "") == expected
 
 
 def test_names_that_are_no_tokens_are_left_out() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.values import Address
-from gateway.push.settings import PlanError, read
+from gateway.push.settings import PushPlanError, read
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SERVER = 'server = "stomp://push@127.0.0.1:61613"\n'
@@ -77,7 +77,7 @@ def test_all_keys(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PushPlanError) as refused:
         read(written(tmp_path, text))
     assert said in str(refused.value)
     assert "push.toml" in str(refused.value)
@@ -99,14 +99,14 @@ def test_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
     ],
 )
 def test_urls(tmp_path: Path, url: str, said: str) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PushPlanError) as refused:
         read(written(tmp_path, f'{SERVER}[[push]]\nsource = "/queue/a"\nurl = "{url}"\n'))
     assert said in str(refused.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="cannot be read"):
+    with pytest.raises(PushPlanError, match="cannot be read"):
         read(tmp_path / "none.toml")
     (tmp_path / "a.toml").write_bytes(b"\xff")
-    with pytest.raises(PlanError, match="it is not UTF-8"):
+    with pytest.raises(PushPlanError, match="it is not UTF-8"):
         read(tmp_path / "a.toml")
