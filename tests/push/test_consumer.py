@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -32,8 +31,8 @@ class Given:
 
 
 @pytest.fixture
-async def consumer() -> AsyncIterator[PushConsumer]:
-    yield PushConsumer(PushServer("stomp://127.0.0.1"), PLAN, anyio.Event())
+async def consumer() -> PushConsumer:
+    return PushConsumer(PushServer("stomp://127.0.0.1"), PLAN, anyio.Event())
 
 
 @pytest.mark.parametrize(
