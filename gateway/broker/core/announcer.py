@@ -9,8 +9,8 @@
 A body is JSON, as Standard Webhooks has it: type, timestamp, data; the header `event` has the type, for selectors.
 
 Events are collected, and published with the next turn of the loop: what they tell of is complete then.  An event is a
-message of the broker's own, so nothing holds its causes back; it is dropped, and counted, where its queue is full,
-memory is short, the store has failed, or too many are collected.  The destination itself has no events, nor has that of
+message of the broker's own, so nothing holds its causes back; it is dropped, and counted, where its queue is full or
+has too many, memory is short, the store has failed, or too many are collected.  The destination itself has no events, nor has that of
 its dead letters: each would cause another one.
 
 Browsers, durable subscriptions and private destinations (temporary, of users and functions) are not counted.  A
@@ -34,6 +34,9 @@ from .ports import INTERNAL, Peer
 
 MOST_COLLECTED = 10_000
 """Events of one turn: some 5 MB."""
+
+MOST_WAITING = 50_000
+"""Events that wait in the queue if nothing reads it: some 50 MB.  A policy may allow less (`max_messages`)."""
 
 _PRIVATE = (*HIDDEN, REPLY_QUEUE, REPLY_TOPIC)
 _OPTIONS = shared(SendOptions(persistent=True))
@@ -133,7 +136,9 @@ class EventAnnouncer:
         collected, self._collected = self._collected, deque()
         for kind, body in collected:
             target = context.destinations.find(self._destination)
-            if context.checks_sends or (target is not None and target.full):
+            # A topic has none that wait.
+            is_full = target is not None and (target.full or getattr(target, "waiting", 0) >= MOST_WAITING)
+            if is_full or context.checks_sends:
                 context.counters.events_lost += 1
                 continue
             headers = {"destination": self._destination, "content-type": "application/json", "event": kind}

@@ -179,6 +179,20 @@ class TestNoRoom:
         reader.subscribe(EVENTS)
         assert json.loads(reader.message().body)["data"] == {}
 
+    def test_a_queue_that_nothing_reads(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_WAITING", 1)
+        announcer = EventAnnouncer(scene.broker.context, EVENTS, (), sessions=False)
+        announcer.started()
+        announcer.started()
+        scene.wait(0.02)
+        assert scene.broker.counters.events_lost == 1
+
+    def test_to_a_topic(self, scene: Scene) -> None:
+        reader = scene.consumer("/topic/events")
+        EventAnnouncer(scene.broker.context, "/topic/events", (), sessions=False).started()
+        scene.wait(0.02)
+        assert reader.message().headers["event"] == "gateway.started"
+
     def test_short_memory(self, scene: Scene) -> None:
         scene.broker.context.checks_sends = True
         EventAnnouncer(scene.broker.context, EVENTS, (), sessions=False).started()
