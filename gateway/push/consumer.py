@@ -56,6 +56,7 @@ class PushConsumer:
         self._plan = plan
         self._stop = stop
         self._is_ours = self._has_worked = False
+        self._away_since = 0.0  # 0: it is connected, or was not tried
         self._in_hand: set[Message] = set()
         self._waits: dict[anyio.CancelScope, Message | None] = {}
 
@@ -81,9 +82,23 @@ class PushConsumer:
             await self.endpoint.aclose()
 
     def _lost(self, error: StompError) -> None:
-        if self.status.client is not None or self.status.fault != str(error):
-            log.warning("the server is away", source=self._plan.source, reason=str(error))
         self.status.client, self.status.fault = None, str(error)
+        self._tell_away()
+
+    def look(self) -> None:
+        """Tell the log once that the server is away, and once that it works again; called every second or so."""
+        if self.status.is_connected:
+            if self._away_since:
+                seconds = round(anyio.current_time() - self._away_since, 1)
+                log.info("the server works again", source=self._plan.source, seconds=seconds)
+                self._away_since = 0.0
+        elif self._has_worked and not self._stop.is_set():
+            self._tell_away()
+
+    def _tell_away(self) -> None:
+        if not self._away_since:
+            self._away_since = anyio.current_time()
+            log.warning("the server is away", source=self._plan.source, reason=self.status.reason)
 
     async def _serve(self) -> None:
         """Push over one client, which reconnects by itself.  Raises StompError: it has ended."""

@@ -73,11 +73,15 @@ class PushStatus:
     def is_connected(self) -> bool:
         return self.client is not None and self.client.is_connected
 
+    @property
+    def reason(self) -> str:
+        """Why the server is not connected."""
+        return self.fault if self.client is None else self.client.fault or "the connection is lost"
+
     def faults(self) -> list[str]:
         found = []
         if not self.is_connected:
-            reason = self.fault if self.client is None else "the connection is lost"
-            found.append(f"the server of {self.plan.source} is away: {reason}")
+            found.append(f"the server of {self.plan.source} is away: {self.reason}")
         if fault := self.endpoint.fault:
             found.append(f"{self.plan.endpoint.name} is down: {fault}")
         return found

@@ -6,6 +6,7 @@ early.
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import anyio
@@ -33,6 +34,8 @@ class PushFailed(Exception):
 
 def run(orders: PushConfig) -> int:
     """Push until a signal; returns the exit status.  Raises PushFailed."""
+    # It tells of each attempt to reconnect; `PushConsumer.look` tells of an outage once.
+    logging.getLogger("gateway.client").setLevel(logging.CRITICAL)
     return anyio.run(_run, orders, backend="trio")
 
 
@@ -86,6 +89,8 @@ async def _report(consumers: list[PushConsumer], watch: LoopWatch) -> None:
         deadline = anyio.current_time() + _LINE_EVERY
         while anyio.current_time() < deadline:
             watch.turns()
+            for each in consumers:
+                each.look()
             systemd.alive()
             await anyio.sleep(_TURN)
         _tell(consumers)

@@ -134,7 +134,7 @@ class TestAnswers:
         queue = f"/queue/{name}.short"
 
         def answering(got: Got) -> int:
-            threading.Event().wait(4)
+            threading.Event().wait(2.5)
             return 204
 
         send(server, queue, "a")
@@ -163,6 +163,25 @@ class TestOutages:
                 eventually(lambda: sorted(endpoint.bodies) == [b"a", b"b"], lambda: push.log)
                 push.wait_for("the endpoint works again")
         assert not any("stomp-redelivered" in got.headers for got in endpoint.requests)
+
+    def test_a_server_that_restarts(self, name: str, tmp_path: Path) -> None:
+        """The log tells of it once, in lines of its own."""
+        (tmp_path / "own").mkdir()
+        own, queue = GatewayProcess(tmp_path / "own", {}), f"/queue/{name}"
+        there = StompServer(HOST, own.tcp_port)
+        words = ("--server", url(own), "--allow-private", queue)
+        with own.running(), running() as endpoint, pushing(tmp_path, *words, endpoint.url) as push:
+            push.wait_for("pushing")
+            send(there, queue, "a")
+            eventually(lambda: endpoint.bodies == [b"a"], lambda: push.log)
+            own.kill()
+            push.wait_for("the server is away")
+            own.start()
+            push.wait_for("the server works again")
+            send(there, queue, "b")
+            eventually(lambda: endpoint.bodies == [b"a", b"b"], lambda: push.log)
+        assert len(push.events("the server is away")) == 1
+        assert all(line.startswith("{") for line in push.log.splitlines())
 
     def test_no_server_yet(self, name: str, tmp_path: Path) -> None:
         (port,) = free_ports(1)

@@ -10,8 +10,8 @@ A body is JSON, as Standard Webhooks has it: type, timestamp, data; the header `
 
 Events are collected, and published with the next turn of the loop: what they tell of is complete then.  An event is a
 message of the broker's own, so nothing holds its causes back; it is dropped, and counted, where its queue is full or
-has too many, memory is short, the store has failed, or too many are collected.  The destination itself has no events, nor has that of
-its dead letters: each would cause another one.
+has too many, memory is short, the store has failed, or too many are collected.  The destination itself has no events,
+nor have dead letters that go there: each would cause another one.
 
 Browsers, durable subscriptions and private destinations (temporary, of users and functions) are not counted.  A
 subscription with wildcards occupies its pattern.
