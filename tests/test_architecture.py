@@ -51,12 +51,14 @@ ARROWS = {
     "pipeline": {"archive", "broker", "client", "codec", "config", "files", "journal", "text"},
     # Two clients in a process of their own, which logs as the gateway does.
     "relay": {"client", "codec", "config", "observe", "process"},
+    # A client that POSTs what it gets.
+    "push": {"client", "config", "observe", "process"},
     # A client of the gateway, and a reader of its settings.
     "doctor": {"client", "cluster", "codec", "config", "pipeline", "runtime", "stores", "transports"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "cli": set(
-        "app archive auth broker client cluster codec config doctor files handlers observe pipeline process relay "
-        "runtime stores text transports".split()
+        "app archive auth broker client cluster codec config doctor files handlers observe pipeline process push "
+        "relay runtime stores text transports".split()
     ),
     "__main__": {"cli"},
 }

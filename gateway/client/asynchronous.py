@@ -50,6 +50,11 @@ class AsyncClient:
         return self._connection.session.is_open
 
     @property
+    def fault(self) -> str:
+        """Why it is not connected, while it reconnects; else ""."""
+        return self._connection.fault
+
+    @property
     def unread(self) -> int:
         """Bytes of the messages that wait for the program."""
         return self._connection.session.unread

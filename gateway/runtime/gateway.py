@@ -28,6 +28,7 @@ from gateway import __version__
 from gateway.auth.rules import Rules
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.admin.messages import MessageAdmin
+from gateway.broker.core.announcer import EventAnnouncer
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.message import Message
@@ -79,6 +80,16 @@ def _fields_of(kind: Any, settings: Settings) -> dict[str, Any]:
     """The fields of a dataclass that have the name of a setting."""
     names = [each.name for each in fields(kind) if each.name in Settings.model_fields]
     return {name: getattr(settings, name) for name in names}
+
+
+def announce(settings: Settings, broker: Broker) -> None:
+    """Begin to publish events, if the settings say so."""
+    if settings.events:
+        announcer = EventAnnouncer(
+            broker.context, settings.events, settings.events_of, sessions=settings.events_of_sessions
+        )
+        broker.context.announcer = announcer
+        announcer.started()
 
 
 def quotas_of(settings: Settings) -> Quotas:
@@ -396,7 +407,7 @@ async def open_gateway(
     certificates, told = read_certificates(settings), settings
     if standby is not None:
         settings = settings.model_copy(
-            update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": ""}
+            update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": "", "events": ""}
         )
     elif store is None and edge is None:
         store = await open_the_store(settings)
@@ -543,6 +554,7 @@ async def _keeping(
             damaged = recover_from(store, server.broker)  # may block: no listener is open
             assert server.committer is not None  # it came with the store
             server.committer.damaged += damaged
+        announce(settings, server.broker)
         kept.recovered = time.monotonic()
         yield kept
 

@@ -71,6 +71,7 @@ class Counters:
     heartbeat_timeouts: int = 0  # sessions ended because the client was silent
     slow_consumers: int = 0  # sessions ended because the client did not read
     misspelt_headers: int = 0  # headers of SUBSCRIBE that are not known and look like one that is
+    events_lost: int = 0  # events for applications that found no room
     held_publishers: int = 0  # times a connection was not read because a receiver or the memory was over its mark
 
     def fail(self, error: ProtocolError) -> None:

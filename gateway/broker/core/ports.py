@@ -171,6 +171,27 @@ class Destinations(Protocol):
         """The destination of that canonical name; None: there is none."""
 
 
+class Announcer(Protocol):
+    """Publishes events for applications (`core/announcer.py`).  Asked where sessions, subscriptions and dead letters
+    come and go, never for a message that is delivered.
+    """
+
+    def subscribed(self, subscription: Any) -> None:
+        """A subscription has joined its destination."""
+
+    def unsubscribed(self, subscription: Any) -> None:
+        """A subscription is about to leave its destination."""
+
+    def became_dead_letter(self, source: str, message: Any, headers: Mapping[str, str]) -> None:
+        """A message of the queue `source` became a dead letter with these headers."""
+
+    def session_begun(self, session: Peer) -> None:
+        """A client has logged in."""
+
+    def session_ended(self, session: Peer, why: str | None) -> None:
+        """A session has left the broker; `why`: None: the client said DISCONNECT, or was sent away."""
+
+
 Value = int | str | None | Mapping[str, str]
 """The value of a column of an event; None, or a negative number: it is not known."""
 

@@ -457,7 +457,7 @@ class Queue:
         self.tally.dead_lettered += 1
         context.dead_letters_under_way += 1
         try:
-            context.records.ended("dead_lettered", self.name, message, reason=why, headers=head.headers)
+            dead_letters.tell(context, self.name, message, why, head)
             context.destinations.deposit(target, head, message.body, options, unseen=unseen)
         finally:
             context.dead_letters_under_way -= 1
