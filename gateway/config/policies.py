@@ -53,7 +53,9 @@ _MEANT = {
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "subscriptions_keep", "log_messages", "log_bytes", "log_age"})
+FOR_TOPICS = frozenset(
+    "slow_consumer slow_messages subscriptions_keep log_messages log_bytes log_age presence presence_grace".split()
+)
 
 
 class PolicyError(TableError):
@@ -116,6 +118,10 @@ def _read_duration(value: object) -> object:
     return _UP_TO_TEN_YEARS.read(parse_duration(value) if isinstance(value, str) else value)
 
 
+def _read_grace(value: object) -> object:
+    return _UP_TO_A_DAY.read(parse_duration(value) if isinstance(value, str) else value)
+
+
 def _read_switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError
@@ -147,6 +153,7 @@ def _read_destination(value: object) -> str:
 
 
 _UP_TO_TEN_YEARS = _number("", 0, TEN_YEARS)
+_UP_TO_A_DAY = _number("", 0, 86_400)
 _SECONDS = KeyRule('a duration from 0 to ten years, like 10 (seconds), "10s" or "7 days"', _read_duration)
 _SWITCH = KeyRule("true or false", _read_switch)
 _SIZE = KeyRule('0, or at least 1,024 (bytes; units like "64KiB" are allowed)', _read_size)
@@ -178,6 +185,8 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "log_age": _SECONDS,
     "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
+    "presence": _SWITCH,
+    "presence_grace": KeyRule('a duration from 0 to one day, like 10 (seconds) or "10s"', _read_grace),
 }
 
 
@@ -283,6 +292,8 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
                 yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
                 yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no stream"
+            elif key.startswith("presence") and not pattern.startswith(TOPIC):
+                yield key, f"{key} is for topics like {shown(TOPIC + 'rooms.*')}, not for {shown(pattern)}"
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)

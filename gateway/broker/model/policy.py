@@ -110,6 +110,8 @@ class Policy:
     # the part of a body that the journal keeps, in its words; None: the journal's default
     journal_bodies: str | None = None
     add_user_id: bool = False  # the broker writes the sender's name into a header of each message
+    presence: bool = False  # who is subscribed to a topic is told to those who ask, see `topic/presence`
+    presence_grace: float = 10.0  # seconds for which a user whose connection is lost stays present; 0: none
 
     @property
     def keeps_stream(self) -> bool:
@@ -209,6 +211,7 @@ class Policies:
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]
         self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
+        self.tells_presence = any(values.get("presence") for _, values in self._rules)  # some of them set `presence`
         late = [pattern.text for pattern, values in self._rules if values.get("visible") is Visible.STORED]
         # some of them say of topics that messages are seen when they are stored
         self.shows_stored = any(not text.startswith("/queue/") for text in late)
