@@ -198,7 +198,12 @@ class Rules:
         )
 
 
-_VERBS = {Action.SEND: "send to", Action.SUBSCRIBE: "subscribe to", Action.ADMIN: "administer", Action.PRESENCE: "see the presence of"}
+_VERBS = {
+    Action.SEND: "send to",
+    Action.SUBSCRIBE: "subscribe to",
+    Action.ADMIN: "administer",
+    Action.PRESENCE: "see the presence of",
+}
 _WHETHER = {Coverage.ALL: "may", Coverage.NONE: "may not"}
 _HOW_MUCH = {
     Coverage.ALL: "may subscribe to all that ",

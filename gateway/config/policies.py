@@ -118,10 +118,6 @@ def _read_duration(value: object) -> object:
     return _UP_TO_TEN_YEARS.read(parse_duration(value) if isinstance(value, str) else value)
 
 
-def _read_grace(value: object) -> object:
-    return _UP_TO_A_DAY.read(parse_duration(value) if isinstance(value, str) else value)
-
-
 def _read_switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError
@@ -153,7 +149,6 @@ def _read_destination(value: object) -> str:
 
 
 _UP_TO_TEN_YEARS = _number("", 0, TEN_YEARS)
-_UP_TO_A_DAY = _number("", 0, 86_400)
 _SECONDS = KeyRule('a duration from 0 to ten years, like 10 (seconds), "10s" or "7 days"', _read_duration)
 _SWITCH = KeyRule("true or false", _read_switch)
 _SIZE = KeyRule('0, or at least 1,024 (bytes; units like "64KiB" are allowed)', _read_size)
@@ -186,7 +181,7 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
     "presence": _SWITCH,
-    "presence_grace": KeyRule('a duration from 0 to one day, like 10 (seconds) or "10s"', _read_grace),
+    "presence_grace": _SECONDS,
 }
 
 

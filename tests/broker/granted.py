@@ -13,8 +13,8 @@ from .client import Client, Scene
 class Granted:
     """An `Access`.
 
-    `send, subscribe, admin, presence`: patterns of what is allowed; `some`: pattern that somebody subscribes to -> how much of it
-    is allowed; of all others nothing.
+    `send, subscribe, admin, presence`: patterns of what is allowed; `some`: pattern that somebody subscribes to -> how
+    much of it is allowed; of all others nothing.
     """
 
     def __init__(

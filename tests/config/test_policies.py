@@ -63,6 +63,8 @@ EVERY_KEY_OF_TOPICS = {
     "log_age": (86_400, 86_400.0),
     "journal_bodies": ("none", "none"),
     "add_user_id": (True, True),
+    "presence": (True, True),
+    "presence_grace": ("1 minute", 60.0),
 }
 
 
