@@ -190,7 +190,7 @@ class PresenceQuery(PageQuery):
 
 
 class PresentUserRow(ApiModel):
-    """A user who is subscribed to a topic."""
+    """A user of a topic."""
 
     id: str = Field(description="`user:LOGIN`, or `guest:NAME` of a client without a login")
     user: str | None = Field(description="the login; null: a guest")
@@ -265,7 +265,7 @@ class DestinationsApi(Api):
 
     @Endpoint("GET", "/api/v1/presence", "destinations", PresencePage, errors=(404,), example=ROOM)
     async def presence(self, query: PresenceQuery) -> Response:
-        """The users who are subscribed to a topic, in the order in which they came."""
+        """The users of a topic, which are subscribed to it, in the order in which they came."""
         presence = self._gateway.broker.router.presence
         if not presence.tells(query.destination):
             raise ApiError(404, _NO_PRESENCE)

@@ -43,7 +43,7 @@ _NEED_NO_RULE = {
     "/reply-topic/": "a client that knows the name of a temporary destination may send to it",
     "/session/": "every session may use its own",
     "/dsub/": "durable subscriptions have the rules of their topics",
-    "/presence/": "the rules of its topic say who may see it, by the action presence",
+    "/presence/": "the rules of its topic allow it, by the action presence",
 }
 _OF_USERS = ("queue", "topic", "exchange")
 # Bits before the IPv4 address in an IPv4-mapped IPv6 address.

@@ -134,7 +134,7 @@ WRONG_PATTERNS = [
     ("/reply-topic/#", "needs no rule: a client that knows the name of a temporary destination may send to it"),
     ("/session/events", "needs no rule: every session may use its own"),
     ("/dsub/a", "needs no rule: durable subscriptions have the rules of their topics"),
-    ("/presence/topic/a", "needs no rule: the rules of its topic say who may see it, by the action presence"),
+    ("/presence/topic/a", "needs no rule: the rules of its topic allow it, by the action presence"),
     ("/topic/a*", 'has a wildcard inside the word "a*"; it must be a whole word'),
     ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may, as a whole word'),
     ("/topic/" + "a." * 64, "has too many words in a destination: "),

@@ -72,7 +72,7 @@ class WorkLimits:
     # Users in one list of a topic's presence, and bytes of them.
     presence_users: int = 1_000
     presence_bytes: int = 256 * _KIB
-    # Users of all topics who may come back: beyond that a lost connection is a leave at once.
+    # Users of all topics that may come back: beyond that a lost connection is a leave at once.
     presence_away: int = 100_000
 
     # sessions

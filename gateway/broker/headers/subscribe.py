@@ -136,7 +136,7 @@ SUBSCRIBE = (
         "A header for the number of each message, on a topic with a stream or on a queue.",
         Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
-    # All who watch the topic's presence get it with each list.
+    # All watchers of the topic's presence get it with each list.
     _honoured(
         "What the topic's [presence](presence.md) tells of the user, like its name for people. Elsewhere it has no "
         "effect.",

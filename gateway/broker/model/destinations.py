@@ -12,7 +12,7 @@
     /reply-queue/TOKEN      SEND: the temporary queue of a session, as its `reply-to` names it; also /reply-topic/
     /app/NAME               handled by functions of the server's operator
     /session/events         SUBSCRIBE: events of this session; SEND to /session/renew extends it, see `renewal`
-    /presence/topic/NAME    SUBSCRIBE: the users who are subscribed to /topic/NAME, see `topic/presence`
+    /presence/topic/NAME    SUBSCRIBE: the users that are subscribed to /topic/NAME, see `topic/presence`
 
 The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded.
 """
@@ -289,7 +289,7 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if is_presence(destination):
         raise NotAllowed(
             "unsupported kind of destination",
-            f"{destination[:80]!r} is only for SUBSCRIBE: the server tells there who is subscribed to the topic",
+            f"{destination[:80]!r} is only for SUBSCRIBE: the server lists the users of the topic there",
         )
     if destination.lstrip().startswith("/"):  # a typing error, and a queue of that name would keep messages unread
         raise NotAllowed(

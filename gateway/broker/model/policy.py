@@ -110,7 +110,7 @@ class Policy:
     # the part of a body that the journal keeps, in its words; None: the journal's default
     journal_bodies: str | None = None
     add_user_id: bool = False  # the broker writes the sender's name into a header of each message
-    presence: bool = False  # who is subscribed to a topic is told to those who ask, see `topic/presence`
+    presence: bool = False  # clients may learn the users of a topic, see `topic/presence`
     presence_grace: float = 10.0  # seconds for which a user whose connection is lost stays present; 0: none
 
     @property

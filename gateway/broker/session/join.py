@@ -62,13 +62,13 @@ def _ask_function(context: Context, router: Router, name: str, subscription: Sub
 
 
 def _watch(router: Router, name: str, subscription: Subscription) -> None:
-    """Tell a subscription who is present at a topic."""
+    """Tell a subscription of the users of a topic."""
     options = subscription.options
     lasts = options.durable or options.durable_name or options.queue_name or options.resume
     if lasts or options.browser or options.start is not None or options.include_seq:
         raise NotAllowed(
             "presence has no past",
-            f"{subscription.destination[:80]!r} tells who is there now: leave out what asks for a durable or shared "
+            f"{subscription.destination[:80]!r} tells of the users that are there now: leave out what asks for a durable or shared "
             "subscription, a browser or replay",
         )
     router.presence.check(name)

@@ -1,4 +1,4 @@
-"""Presence: the users who are subscribed to a topic, and when they come and go (policy key `presence`).
+"""Presence: the users of a topic, which are those of its subscriptions, and their coming and going (policy `presence`).
 
     SUBSCRIBE /topic/room.7             the user joins with the first subscription; further ones only count
     UNSUBSCRIBE, DISCONNECT             the user leaves with the last one, at once
@@ -90,7 +90,7 @@ class PresentUser:
         self.text = json.dumps(self.row(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Room:
+class PresenceRoom:
     """A topic with its users, by their ids; `settles`: the timer of the end of settling; None: it has settled."""
 
     __slots__ = ("grace", "name", "settles", "users")
@@ -102,16 +102,16 @@ class Room:
         self.settles: Timer | None = None
 
 
-class Presence:
+class TopicPresence:
     """The users of all topics whose policy tells of them."""
 
     def __init__(self, context: Context, policies: Policies) -> None:
         self._context = context
         self._policies = policies
         self._is_used = policies.tells_presence
-        self._rooms: dict[str, Room] = {}  # by the topic's name
-        self._present: dict[Subscription, tuple[Room, PresentUser]] = {}
-        self._away = 0  # users who may come back
+        self._rooms: dict[str, PresenceRoom] = {}  # by the topic's name
+        self._present: dict[Subscription, tuple[PresenceRoom, PresentUser]] = {}
+        self._away = 0  # users that may come back
         self._begun: float | None = None  # when presence was first used
 
     # users come and go
@@ -175,12 +175,12 @@ class Presence:
         user.departure = None
         self._away -= 1
 
-    def _stay_away(self, room: Room, user: PresentUser) -> None:
+    def _stay_away(self, room: PresenceRoom, user: PresentUser) -> None:
         """The grace time of a user is over."""
         self._come_back(user)
         self._depart(room, user)
 
-    def _depart(self, room: Room, user: PresentUser) -> None:
+    def _depart(self, room: PresenceRoom, user: PresentUser) -> None:
         del room.users[user.id]
         self._context.memory.release(user.cost)
         self._tell(room, "leave", user)
@@ -188,19 +188,19 @@ class Presence:
 
     # topics
 
-    def _room(self, name: str, policy: Policy) -> Room:
+    def _room(self, name: str, policy: Policy) -> PresenceRoom:
         room = self._rooms.get(name)
         if room is None:
             scheduler = self._context.scheduler
             now = scheduler.clock()
             if self._begun is None:
                 self._begun = now
-            room = self._rooms[name] = Room(name, policy.presence_grace)
+            room = self._rooms[name] = PresenceRoom(name, policy.presence_grace)
             if now < self._begun + room.grace:
                 room.settles = scheduler.at(self._begun + room.grace, partial(self._settle, room))
         return room
 
-    def _settle(self, room: Room) -> None:
+    def _settle(self, room: PresenceRoom) -> None:
         """The users of the last process, or node, have come back."""
         room.settles = None
         name = PRESENCE + room.name
@@ -208,11 +208,11 @@ class Presence:
             self._context.destinations.deposit(name, _head(name, "list"), self._list(room), PLAIN)
         self._forget_if_empty(room)
 
-    def _forget_if_empty(self, room: Room) -> None:
+    def _forget_if_empty(self, room: PresenceRoom) -> None:
         if not room.users and room.settles is None:
             del self._rooms[room.name]
 
-    # those who ask
+    # watchers
 
     def check(self, name: str) -> None:
         """Check if there is presence of that name (`/presence/topic/...`).  Raises NotAllowed: the policy has none."""
@@ -227,8 +227,7 @@ class Presence:
         name = watched.name.removeprefix(PRESENCE)
         # Made for a watcher, too, if it is to get the list at the end of settling.
         self._forget_if_empty(self._room(name, self._policies.find(name)))
-        reader = subscription.reader = _ListReader(self, watched, subscription)
-        reader.offer()
+        _ListReader(self, watched, subscription).begin()
 
     def list_of(self, watched: Topic) -> Message:
         """The message with the users of a topic."""
@@ -239,7 +238,7 @@ class Presence:
         self._context.records.came(message)
         return message
 
-    def _list(self, room: Room) -> bytes:
+    def _list(self, room: PresenceRoom) -> bytes:
         limits = self._context.work_limits
         texts: list[bytes] = []
         nbytes = 0
@@ -252,8 +251,8 @@ class Presence:
         users = b",".join(texts)
         return b'{"users":[%b],"count":%d,"more":%b,"settling":%b}' % (users, len(room.users), more, settling)
 
-    def _tell(self, room: Room, event: str, user: PresentUser) -> None:
-        """Tell those who watch a topic of one user."""
+    def _tell(self, room: PresenceRoom, event: str, user: PresentUser) -> None:
+        """Tell the watchers of a topic of one user."""
         name = PRESENCE + room.name
         if room.settles is None and self._context.destinations.find(name) is not None:
             body = b'%b,"count":%d}' % (user.text[:-1], len(room.users))
@@ -284,10 +283,15 @@ class Presence:
 class _ListReader:
     """The list that a new subscription is to get, once its RECEIPT is out."""
 
-    def __init__(self, presence: Presence, watched: Topic, subscription: Subscription) -> None:
+    def __init__(self, presence: TopicPresence, watched: Topic, subscription: Subscription) -> None:
         self._presence = presence
         self._watched = watched
         self._subscription = subscription
+
+    def begin(self) -> None:
+        """Give the list as soon as the subscription has its RECEIPT."""
+        self._subscription.reader = self
+        self.offer()
 
     def offer(self) -> None:
         """Give the list, unless the subscription is paused."""

@@ -289,11 +289,11 @@ class TestWatching:
             ("/presence/topic/room.*", {}, "without wildcards"),
             ("/presence/queue/a", {}, "subscribe to /presence/topic/NAME"),
             (WATCHED, {"destination-type": "ANYCAST"}, "is a topic"),
-            (WATCHED, {"durable": "true"}, "who is there now"),
-            (WATCHED, {"browser": "true"}, "who is there now"),
-            (WATCHED, {"from-seq": "0"}, "who is there now"),
-            (WATCHED, {"include-seq": "n"}, "who is there now"),
-            (WATCHED, {"x-queue-name": "shared"}, "who is there now"),
+            (WATCHED, {"durable": "true"}, "the users that are there now"),
+            (WATCHED, {"browser": "true"}, "the users that are there now"),
+            (WATCHED, {"from-seq": "0"}, "the users that are there now"),
+            (WATCHED, {"include-seq": "n"}, "the users that are there now"),
+            (WATCHED, {"x-queue-name": "shared"}, "the users that are there now"),
         ],
     )
     def test_what_is_refused(self, scene: Scene, destination: str, headers: dict[str, str], sentence: str) -> None:
