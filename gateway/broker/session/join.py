@@ -68,8 +68,8 @@ def _watch(router: Router, name: str, subscription: Subscription) -> None:
     if lasts or options.browser or options.start is not None or options.include_seq:
         raise NotAllowed(
             "presence has no past",
-            f"{subscription.destination[:80]!r} tells of the users that are there now: leave out what asks for a durable or shared "
-            "subscription, a browser or replay",
+            f"{subscription.destination[:80]!r} tells of the users that are there now: leave out what asks for a "
+            "durable or shared subscription, a browser or replay",
         )
     router.presence.check(name)
     watched = router.registry.topic(name)
