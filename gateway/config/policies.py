@@ -55,7 +55,9 @@ _MEANT = {
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "subscriptions_keep", "log_messages", "log_bytes", "log_age"})
+FOR_TOPICS = frozenset(
+    "slow_consumer slow_messages subscriptions_keep log_messages log_bytes log_age presence presence_grace".split()
+)
 
 
 class PolicyError(TableError):
@@ -187,6 +189,8 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
     "schema": KeyRule("the name of a file with a JSON Schema, or empty", _read_schema),
+    "presence": _SWITCH,
+    "presence_grace": _SECONDS,
 }
 
 
@@ -294,6 +298,8 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
                 yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
                 yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no stream"
+            elif key.startswith("presence") and not pattern.startswith(TOPIC):
+                yield key, f"{key} is for topics like {shown(TOPIC + 'rooms.*')}, not for {shown(pattern)}"
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)

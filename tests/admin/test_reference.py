@@ -32,7 +32,9 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     folder = tmp_path / "tables" / "_console"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text("{}")
-    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
+    policies = '[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n'
+    policies += '[[policy]]\nmatch = "/topic/room.*"\npresence = true\n'
+    (tmp_path / "gateway.toml").write_text(policies)
     with start_gateway(
         config=tmp_path / "gateway.toml",
         users_file=tmp_path / "users",

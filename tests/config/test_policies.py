@@ -65,6 +65,8 @@ EVERY_KEY_OF_TOPICS = {
     "journal_bodies": ("none", "none"),
     "add_user_id": (True, True),
     "schema": ("", None),
+    "presence": (True, True),
+    "presence_grace": ("1 minute", 60.0),
 }
 
 

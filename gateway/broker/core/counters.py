@@ -33,7 +33,7 @@ TLS or no WebSocket was to be had of the client."""
 METHODS = ("passcode", "token", "ticket", "cookie", "certificate", "custom", "none", "admin", "other")
 """The kind of credentials that were refused; `admin`: the token of the admin API; `other`: the kind is not known, or
 the credentials were not looked at, because their address had failed too often."""
-ACTIONS = ("send", "subscribe", "admin")
+ACTIONS = ("send", "subscribe", "admin", "presence")
 """The actions that rules refuse."""
 
 

@@ -131,6 +131,7 @@ class Peer(Protocol):
     transport: str  # `tcp` or `websocket`
     access: Access | None  # the user's rights; None: all
     names: bytes  # the fields that its rows in the journal have in common; the event log writes it
+    ended: bool  # the client sent DISCONNECT
 
     @property
     def temporaries(self) -> TemporaryNames:

@@ -118,6 +118,8 @@ class Policy:
     journal_bodies: str | None = None
     add_user_id: bool = False  # the broker writes the sender's name into a header of each message
     schema: BodySchema | None = None  # the bodies that clients may send; None: all
+    presence: bool = False  # clients may learn the users of a topic, see `topic/presence`
+    presence_grace: float = 10.0  # seconds for which a user whose connection is lost stays present; 0: none
 
     @property
     def keeps_stream(self) -> bool:
@@ -219,6 +221,7 @@ class Policies:
         self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
         self._of_bodies = [(pattern, values["schema"]) for pattern, values in self._rules if "schema" in values]
         self.checks_bodies = any(schema for _, schema in self._of_bodies)  # some of them set `schema`
+        self.tells_presence = any(values.get("presence") for _, values in self._rules)  # some of them set `presence`
         late = [pattern.text for pattern, values in self._rules if values.get("visible") is Visible.STORED]
         # some of them say of topics that messages are seen when they are stored
         self.shows_stored = any(not text.startswith("/queue/") for text in late)

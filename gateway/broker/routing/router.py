@@ -23,6 +23,7 @@ from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PLAIN, Retain, SendOptions
 from ..model.policy import Policies, Visible
 from ..queue.queue import Queue
+from ..topic.presence import TopicPresence
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
@@ -51,6 +52,7 @@ class Router:
         self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)  # checks those of clients
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
+        self.presence = TopicPresence(context, policies)  # the users of topics
 
     @property
     def number(self) -> int:

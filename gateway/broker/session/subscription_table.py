@@ -254,6 +254,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         names = len(subscription.destination) + len(subscription.id or "")
         self._quota.count(subscription.options, names, sign=-1)
         self._router.replay.offsets.leave(subscription)
+        self._router.presence.leave(subscription, is_goodbye=why is None or self._peer.ended)
         # A private queue goes with its topic's subscription: nothing comes back to it.
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
