@@ -11,7 +11,7 @@ never run it.  The lifespan is written here, because Starlette answers a failed 
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from gateway.auth.authenticator import ServerAuthenticator
+    from gateway.auth.tickets import Tickets
     from gateway.config.settings import Settings
     from gateway.runtime.gateway import Gateway
 
@@ -48,6 +49,7 @@ class App:
         self._site: ASGIApp | None = None
         self._hangups = hypercorn_worker.HangupSignals()
         self.gateway: Gateway | None = None  # between start and stop
+        self.tickets: Tickets | None = None  # of the gateway's logins; None: no login is needed
         self.refusal: str | None = None  # why the gateway did not start, as one sentence
         self.crashed = False  # while starting or running
         self.started = False  # it serves, or has served
@@ -64,6 +66,14 @@ class App:
             raise RuntimeError(NO_LIFESPAN)
         else:
             await self._bridge.call(scope, receive, send)
+
+    async def run(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Await `function(*args)` on the gateway's loop, from the server's; see `gateway/embedded.py`."""
+        if trio.lowlevel.in_trio_run():
+            return await function(*args)
+        if self._bridge is None or self._site is None:
+            raise RuntimeError(NO_LIFESPAN)
+        return await self._bridge.run(function, *args)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         if trio.lowlevel.in_trio_run():
@@ -186,7 +196,7 @@ class App:
             gateway.in_force.on_change.append(_configure_logs)
             monitor = Monitor(gateway, chosen)
             self._site = site.build(gateway, chosen, tickets=authenticator.tickets, monitor=monitor)
-            self.gateway = gateway
+            self.gateway, self.tickets = gateway, authenticator.tickets
             try:
                 with calm_collector():
                     async with trio.open_nursery() as nursery:

@@ -49,7 +49,7 @@ class Bridge:
         self._nursery: trio.Nursery | None = None
         self._given_up = False
         self._last: Message | None = None
-        self._open_calls: set[asyncio.Future[None]] = set()
+        self._open_calls: set[asyncio.Future[Any]] = set()
 
     # ---- on the asyncio side
 
@@ -72,15 +72,19 @@ class Bridge:
             await send(self._last)
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.run(self._app, scope, partial(self._in_asyncio, receive), partial(self._in_asyncio, send))
+
+    async def run(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Await `function(*args)` in the Trio thread."""
         assert self._token is not None, "a server calls after startup.complete only"
         assert self._nursery is not None
-        done: asyncio.Future[None] = self._loop.create_future()
+        done: asyncio.Future[Any] = self._loop.create_future()
         scope_of_call = trio.CancelScope()
         self._open_calls.add(done)
         try:
-            call = (self._run_call, scope_of_call, done, scope, receive, send)
+            call = (self._run_call, scope_of_call, done, function, *args)
             self._token.run_sync_soon(self._nursery.start_soon, *call)
-            await _to_the_end(done, lambda: self._in_trio(scope_of_call.cancel))
+            return await _to_the_end(done, lambda: self._in_trio(scope_of_call.cancel))
         finally:
             self._open_calls.discard(done)
 
@@ -122,12 +126,16 @@ class Bridge:
             self._nursery.cancel_scope.cancel()
 
     async def _run_call(
-        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive, send: Send
+        self,
+        cancel_scope: trio.CancelScope,
+        done: asyncio.Future[Any],
+        function: Callable[..., Awaitable[Any]],
+        *args: Any,
     ) -> None:
-        result: outcome.Outcome[None] = outcome.Value(None)
+        result: outcome.Outcome[Any] = outcome.Value(None)
         try:
             with cancel_scope:
-                await self._app(scope, partial(self._in_asyncio, receive), partial(self._in_asyncio, send))
+                result = outcome.Value(await function(*args))
         except Exception as error:  # noqa: BLE001 - it belongs to the server, which logs it
             result = outcome.Error(error)
         finally:
@@ -187,8 +195,8 @@ def _outcome_of(task: asyncio.Task[Any]) -> outcome.Outcome[Any] | None:
     return outcome.Value(task.result()) if error is None else outcome.Error(error)
 
 
-def _settle(done: asyncio.Future[None], result: outcome.Outcome[None]) -> None:
+def _settle(done: asyncio.Future[Any], result: outcome.Outcome[Any]) -> None:
     if isinstance(result, outcome.Error):
         done.set_exception(result.error)
     else:
-        done.set_result(None)
+        done.set_result(result.unwrap())
