@@ -130,7 +130,8 @@ class Embedded:
         client = None
         try:
             with trio.fail_after(_LONGEST_WAIT):
-                client = await gateway.connect_local(Remote("127.0.0.1", True, None, Upgrade(ticket=ticket)), "application")
+                remote = Remote("127.0.0.1", True, None, Upgrade(ticket=ticket))
+                client = await gateway.connect_local(remote, "application")
                 await client.perform("SEND", headers, body)
         except SessionRefused as refused:
             raise NotPublished(f"{refused}: {refused.detail}" if refused.detail else str(refused)) from None

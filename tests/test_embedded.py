@@ -51,8 +51,8 @@ def test_an_application_publishes_and_shows_the_mounted_gateway(loop: str) -> No
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_a_gateway_that_cannot_start_says_why(loop: str) -> None:
     async def main() -> None:
-        with pytest.raises(NotStarted, match="."):
-            async with Embedded(settings(store="/nowhere/at/all/store.db")).lifespan():
+        with pytest.raises(NotStarted, match="/nowhere/at/all"):
+            async with Embedded(settings(store="sqlite:/nowhere/at/all/store.db")).lifespan():
                 raise AssertionError
 
     anyio.run(main, backend=loop)
