@@ -12,9 +12,9 @@ from gateway.embedded import Embedded, NotPublished, NotStarted
 from tests.gateway_process import free_ports
 
 
-def settings(**more: object) -> Settings:
+def settings(store: str = "memory") -> Settings:
     (port,) = free_ports(1)
-    return Settings(**{"tcp": [f"127.0.0.1:{port}"], "websocket": [], "tcp_tls": [], "websocket_tls": [], **more})
+    return Settings.model_validate({"tcp": [f"127.0.0.1:{port}"], "websocket": [], "store": store})
 
 
 def shop() -> FastAPI:
