@@ -25,7 +25,7 @@ _LOOPBACK = ["127.0.0.1:0"]
 _ELSEWHERE = {
     "tcp": _LOOPBACK,
     "websocket": _LOOPBACK,
-    "http": [],
+    "http": _LOOPBACK,
     "tcp_tls": [],
     "websocket_tls": [],
     "cluster": "",
