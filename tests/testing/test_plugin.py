@@ -18,6 +18,7 @@ def test_every_kind_of_test(tmp_path: Path) -> None:
         "-v",
         test_kinds="""
         import asyncio, threading
+        from contextlib import closing
         import pytest, trio
         from gateway.client import Client, StompServer, connect
 
@@ -29,8 +30,8 @@ def test_every_kind_of_test(tmp_path: Path) -> None:
 
 
         def test_sync(gateway):
-            with Client(StompServer(gateway.host, gateway.port)) as client:
-                client.send("/queue/work", "tea")
+            with closing(Client(StompServer(gateway.host, gateway.port))) as client:
+                client.request("SEND", {"destination": "/queue/work"}, b"tea")
             assert [each.text for each in gateway.messages("/queue/work")] == ["tea"]
 
 
@@ -78,7 +79,7 @@ def test_every_kind_of_test(tmp_path: Path) -> None:
 
 
 def test_settings(tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text('store = "sqlite:store.db"\n[[policy]]\nmatch = "/queue/#"\nmax_messages = 2\n')
+    (tmp_path / "gateway.toml").write_text('store = "sqlite:store.db"\n[[policy]]\nmatch = "/queue/#"\nmax_messages = 2\nwhen_full = "drop-oldest"\n')
     shown = run_tests(
         tmp_path,
         conftest="""
@@ -101,7 +102,7 @@ def test_settings(tmp_path: Path) -> None:
             assert fill(gateway) == 2
             assert not Path("store.db").exists(), "tests leave the store of the service alone"
 
-        @pytest.mark.gateway(policy=[{"match": "/queue/#", "max_messages": 1}])
+        @pytest.mark.gateway(policy=[{"match": "/queue/#", "max_messages": 1, "when_full": "drop-oldest"}])
         def test_marked(gateway):
             assert fill(gateway) == 1
         """,
@@ -113,9 +114,10 @@ def test_settings(tmp_path: Path) -> None:
             return {"server_name": "tea"}
 
         def test_of_the_module(gateway):
+            from contextlib import closing
             from gateway.client import Client, StompServer
 
-            with Client(StompServer(gateway.host, gateway.port)) as client:
+            with closing(Client(StompServer(gateway.host, gateway.port))) as client:
                 assert client.server.startswith("tea/")
         """,
         test_wrong="""

@@ -43,6 +43,7 @@ class BrokerClock:
             while scheduler.proceed():
                 pass
         self._set(until)
+        scheduler.tick()  # asks for the next wake, which comes sooner now
         broker.context.take_full()  # no publisher has caused it, so none is blocked
         scheduler.later(lambda: None)  # wakes the task that flushes
 
