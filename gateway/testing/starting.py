@@ -47,14 +47,16 @@ async def open_gateway(settings: Given | None = None, **own: Any) -> AsyncIterat
 async def _opened(settings: Settings, kind: Callable[..., T]) -> AsyncIterator[T]:
     authenticator, clock = auth.for_settings(settings), BrokerClock()
     failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        async with open_real_gateway(settings, authenticator=authenticator, clock=clock) as gateway:
-            try:
-                yield kind(gateway, clock, LocalHttp(gateway, settings, authenticator, nursery))
-            except BaseException as error:  # noqa: BLE001 - raised below: a nursery would make a group of it
-                failure = error
-            gateway.abandon()
-            nursery.cancel_scope.cancel()
+    async with (
+        trio.open_nursery() as nursery,
+        open_real_gateway(settings, authenticator=authenticator, clock=clock) as gateway,
+    ):
+        try:
+            yield kind(gateway, clock, LocalHttp(gateway, settings, authenticator, nursery))
+        except BaseException as error:  # noqa: BLE001 - raised below: a nursery would make a group of it
+            failure = error
+        gateway.abandon()
+        nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 

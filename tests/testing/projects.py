@@ -1,4 +1,4 @@
-"""A project of its own in a folder, whose tests pytest runs in another process as it would with the plugin installed."""
+"""A project in a folder, whose tests pytest runs in another process as it would with the plugin installed."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def test_every_kind_of_test(tmp_path: Path) -> None:
 
 
 def test_settings(tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text('store = "sqlite:store.db"\n[[policy]]\nmatch = "/queue/#"\nmax_messages = 2\nwhen_full = "drop-oldest"\n')
+    policy = '[[policy]]\nmatch = "/queue/#"\nmax_messages = 2\nwhen_full = "drop-oldest"\n'
+    (tmp_path / "gateway.toml").write_text(f'store = "sqlite:store.db"\n{policy}')
     shown = run_tests(
         tmp_path,
         conftest="""
