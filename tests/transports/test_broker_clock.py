@@ -21,14 +21,16 @@ async def clock() -> BrokerClock:
 
 
 @pytest.fixture
-async def server(clock: BrokerClock, nursery: trio.Nursery, autojump_clock: MockClock) -> AsyncIterator[Server]:
+async def server(clock: BrokerClock, nursery: trio.Nursery) -> AsyncIterator[Server]:
     server = Server(Anonymous(), clock=clock)
     nursery.start_soon(server.run)
     yield server
     nursery.cancel_scope.cancel()
 
 
-async def test_each_thing_at_its_own_time(server: Server, clock: BrokerClock) -> None:
+async def test_each_thing_at_its_own_time(
+    server: Server, clock: BrokerClock, autojump_clock: MockClock
+) -> None:
     scheduler, done = server.broker.scheduler, list[int]()
 
     def note() -> None:

@@ -1,7 +1,7 @@
 """The time of the broker, which a test sets forward: delays, expiry and back-off pass at once.
 
-Connections go on by trio's clock: heart-beats and timeouts are agreed with clients, whose clocks go on.  The gateway of a
-process has no `BrokerClock`; its broker reads trio's clock and the system's.
+Connections go on by trio's clock: heart-beats and timeouts are agreed with clients, whose clocks go on.  The gateway of
+a process has no `BrokerClock`; its broker reads trio's clock and the system's.
 """
 
 from __future__ import annotations
