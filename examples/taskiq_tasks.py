@@ -20,7 +20,7 @@ HOST, PORT = os.environ.get("STOMP_HOST", "127.0.0.1"), os.environ.get("STOMP_PO
 broker = StompBroker(f"stomp://{HOST}:{PORT}")
 
 
-@broker.task
+@broker.task("write")
 async def write(to: str) -> None:
     """Write a letter."""
     if to == "nobody":

@@ -124,7 +124,10 @@ class LocalGateway:
         self._broker.scheduler.later(lambda: None)  # wakes the task that flushes
 
     def sent(self, destination: str) -> list[LocalMessage]:
-        """The messages that were sent to a destination, whatever became of them, the oldest first."""
+        """The messages that were sent to a destination, whatever became of them, the oldest first.
+
+        A delayed one counts from its time on.
+        """
         name = destinations.canonical(destination)
         return self._call(lambda: [each for to, each in self._sent.messages if to == name])
 
