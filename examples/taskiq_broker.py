@@ -4,9 +4,9 @@
     .with_labels(priority=9)                  before the others; 0 to 9, and 4 without it
     .with_labels(expiration=3600)             not any more after an hour (seconds)
 
-A task is acknowledged when it has ended, so a worker that is killed loses none: another one gets it.  A task that raises
-an exception is rejected: it comes again after the back-off of the queue's policy, and after `max_attempts` it is a dead
-letter, with the exception as its reason.  A message that is no task of this worker is one at once.
+A task is acknowledged when it has ended, so a worker that is killed loses none: another one gets it.  A task that fails
+is rejected: it comes again after the back-off of the queue's policy, and after `max_attempts` it is a dead letter, with
+the exception as its reason.  A message that is no task of this worker is one at once.
 
 `kiq` returns when the gateway has the task; over a lost connection it is sent again, and taken once.  Workers go on
 after an outage.  Results are none of a broker's business: give it a result backend, if they are wanted.

@@ -4,8 +4,8 @@
     taskiq worker taskiq_tasks:broker --workers 1         # pip install taskiq
     python taskiq_tasks.py                                # sends four tasks
 
-The worker prints the urgent letter before the other ones, the late one two seconds later, and tries three times to write
-to nobody.  Then that task is a dead letter:
+The worker prints the urgent letter first, the late one two seconds later, and tries three times to write to nobody.
+Then that task is a dead letter:
 
     gateway subscribe /queue/tasks.failed --browse
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -96,7 +96,7 @@ class TestStompman:
                     await transaction.send(b"1", "/queue/work")
                     await transaction.send(b"2", "/queue/work")
                 await started.async_wait_until(lambda: texts(started.messages("/queue/work")) == ["1", "2"])
-                with pytest.raises(ZeroDivisionError):
+                with suppress(ZeroDivisionError):
                     async with client.begin() as transaction:
                         await transaction.send(b"3", "/queue/work")
                         raise ZeroDivisionError
@@ -146,7 +146,8 @@ class TestStompman:
                 await client.send(body, "/queue/work", headers={"dedup-id": "1"}, receipt_timeout=PATIENCE)
                 return
             except stompman.SendReceiptError as error:
-                assert error.reason == "connection_lost"
+                if error.reason != "connection_lost":
+                    raise
                 await asyncio.sleep(0.01)
 
 
