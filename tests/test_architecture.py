@@ -41,9 +41,9 @@ ARROWS = {
     "auth": {"broker", "config", "files", "net", "plugins"},
     "observe": {"broker", "codec", "journal", "stores", "transports"},
     "runtime": set(
-        "auth broker cluster codec config edges files handlers journal observe process stores transports".split()
+        "auth broker client cluster codec config edges files handlers journal observe process stores transports".split()
     ),
-    "admin": {"auth", "broker", "cluster", "codec", "config", "net", "observe", "runtime", "transports"},
+    "admin": set("auth broker cluster codec config handlers net observe runtime transports".split()),
     # The ASGI face.
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
     # The gateway inside a test of its users, and the plugin of pytest.
@@ -53,12 +53,14 @@ ARROWS = {
     "pipeline": {"archive", "broker", "client", "codec", "config", "files", "journal", "text"},
     # Two clients in a process of their own, which logs as the gateway does.
     "relay": {"client", "codec", "config", "observe", "process"},
+    # A client that POSTs what it gets.
+    "push": {"client", "config", "observe", "process"},
     # A client of the gateway, and a reader of its settings.
     "doctor": {"client", "cluster", "codec", "config", "pipeline", "runtime", "stores", "transports"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "cli": set(
-        "app archive auth broker client cluster codec config doctor files handlers observe pipeline process relay "
-        "runtime stores text transports".split()
+        "app archive auth broker client cluster codec config doctor files handlers observe pipeline process push "
+        "relay runtime stores text transports".split()
     ),
     "__main__": {"cli"},
 }

@@ -113,7 +113,8 @@ def test_variables_are_settings() -> None:
 def test_settings_and_python() -> None:
     """Keys of the first level are settings; what is wrong beside that, the pages' own tests find."""
     for page, text in blocks("toml"):
-        assert tomllib.loads(text).keys() <= Settings.model_fields.keys(), page
+        if not text.startswith("# push.toml"):  # another process
+            assert tomllib.loads(text).keys() <= Settings.model_fields.keys(), page
     for page, text in blocks("python"):
         ast.parse(text, page)
 

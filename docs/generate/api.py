@@ -93,6 +93,7 @@ _TITLES = {
     "gateway": "The gateway",
     "pipeline": "Pipeline",
     "login": "Logging in",
+    "applications": "Applications",
 }
 # What descriptions say again that stands at the top of the page.
 _SAID = re.compile(
@@ -174,7 +175,7 @@ class Objects:
         endpoints = list(endpoints)
         self._schemas = document(endpoints)["components"]["schemas"]
         self.models: dict[str, type[BaseModel]] = {}
-        self.bodies = {each.body for each in endpoints}
+        self.bodies = {each.body for each in endpoints} | {model for each in endpoints for model in each.takes}
         new = [*ApiModel.__subclasses__(), *BaseModel.__subclasses__()]
         while new:
             model = new.pop()
@@ -249,6 +250,9 @@ def _endpoint(endpoint: Endpoint, objects: Objects) -> Iterator[str]:
         yield textwrap.indent(f"{example}\n", "    ")
     if shown:
         yield "".join([_parameter(each, fields) for each in shown])
+    if endpoint.takes:
+        shapes = [_link(each.__name__) for each in endpoint.takes if each.__name__ not in objects.nested]
+        yield f"Body: {', '.join(shapes)}, or one entry of its list; with a `destination`, the message as it is.\n"
     if endpoint.body is not None:
         yield f"Body:{_more(endpoint.body.__name__, objects)}\n"
         yield objects.fields_of(endpoint.body.__name__)

@@ -21,6 +21,7 @@ from gateway.admin.listing import (
     ListKind,
     ListPage,
     ListQuery,
+    PageQuery,
     Row,
     Test,
     in_slices,
@@ -35,12 +36,14 @@ from gateway.broker.routing.registry import Registry
 from gateway.observe.destination_watch import STEP, DestinationWatch
 from gateway.runtime.gateway import Gateway
 
+_NO_PRESENCE = "no policy says presence = true for a topic of that name"
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
 
 # Of the examples.
 BUSIEST = {"kind": "queue", "sort": "-waiting"}
 ORDERS = {"name": "/queue/orders"}
 DURABLE = {"name": "$DURABLE"}
+ROOM = {"destination": "/topic/room.7"}
 
 
 # Keys that need the registry.
@@ -180,6 +183,30 @@ class DestinationDetail(DestinationRow):
     )
 
 
+class PresenceQuery(PageQuery):
+    """Of which topic, and which part of the list."""
+
+    destination: str = Field(description="a topic whose policy says `presence = true`, like `/topic/room.7`")
+
+
+class PresentUserRow(ApiModel):
+    """A user of a topic."""
+
+    id: str = Field(description="`user:LOGIN`, or `guest:NAME` of a client without a login")
+    user: str | None = Field(description="the login; null: a guest")
+    info: str | None = Field(description="what the client said in `presence-info`; null: nothing")
+    sessions: int = Field(description="0: the connection is lost, and the user may come back within `presence_grace`")
+    since: int = Field(description="seconds since the epoch")
+
+
+class PresencePage(ListPage):
+    """A page of the users of a topic."""
+
+    destination: str
+    settling: bool = Field(description="the gateway has started, and users may still come back")
+    users: list[PresentUserRow]
+
+
 class DestinationsApi(Api):
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock, watch: DestinationWatch) -> None:
         self._gateway = gateway
@@ -233,6 +260,24 @@ class DestinationsApi(Api):
                 **lists,
                 "groups": rows.groups_of(target),
                 "drops": rows.drops_of(target),
+            }
+        )
+
+    @Endpoint("GET", "/api/v1/presence", "destinations", PresencePage, errors=(404,), example=ROOM)
+    async def presence(self, query: PresenceQuery) -> Response:
+        """The users of a topic, which are subscribed to it, in the order in which they came."""
+        presence = self._gateway.broker.router.presence
+        if not presence.tells(query.destination):
+            raise ApiError(404, _NO_PRESENCE)
+        found = islice(presence.users(query.destination), query.offset, query.offset + query.limit)
+        return JSONResponse(
+            {
+                "total": presence.count(query.destination),
+                "limit": query.limit,
+                "offset": query.offset,
+                "destination": query.destination,
+                "settling": presence.is_settling(query.destination),
+                "users": [user.row() for user in found],
             }
         )
 

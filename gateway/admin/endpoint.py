@@ -135,6 +135,7 @@ class Endpoint:
     guarded: bool = True  # only for clients that may use the API
     scrapers: bool = False  # the setting `metrics_token` opens it, too
     action: str = ""  # its name in the audit log; empty: it changes nothing, and no line is written
+    takes: tuple[type[BaseModel], ...] = ()  # models of a body that it reads itself, beside other media types
     example: Mapping[str, str] = field(default_factory=dict)  # values of path and query by name, and options of curl
     call: Answering = field(default=NotImplemented, kw_only=True)
 

@@ -26,7 +26,9 @@ from gateway.admin.edges import rows_of
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.admin.monitor import folders_of
 from gateway.config import reference
+from gateway.config.schemas import JsonSchema
 from gateway.config.settings import Address, Settings
+from gateway.handlers import Handlers, asyncapi
 from gateway.observe.destination_metrics import DestinationMetrics
 from gateway.observe.metrics import (
     ACK,
@@ -165,6 +167,25 @@ class GatewayApi(Api):
         content, media_type = await self._metrics.scrape(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": media_type})
 
+    @Endpoint("GET", "/asyncapi.json", "gateway", media_type=JSON)
+    async def asyncapi(self, request: Request) -> Response:
+        """What clients may send and hear, as AsyncAPI 3.0: functions, and policies with a schema."""
+        servers = {}
+        for kind, protocol in (("tcp", "stomp"), ("tcp_tls", "stomps"), ("websocket", "ws"), ("websocket_tls", "wss")):
+            if (port := self._port(kind)) is not None:
+                servers[kind] = {"host": f"{request.url.hostname}:{port}", "protocol": protocol}
+                if kind.startswith("websocket"):
+                    servers[kind]["pathname"] = self._settings.websocket_path
+        tables = [(table.match, table.values.get("schema")) for table in self._gateway.in_force.now.policy]
+        schemas = [
+            asyncapi.DestinationSchema(match, schema.documents)
+            for match, schema in tables
+            if isinstance(schema, JsonSchema)
+        ]
+        handlers = self._gateway.broker.context.application
+        functions = handlers.functions() if isinstance(handlers, Handlers) else ()
+        return JSONResponse(asyncapi.document(functions, schemas, servers))
+
     @Endpoint("GET", "/api/v1/settings", "gateway", SettingsAnswer)
     async def settings(self) -> Response:
         """All settings, policies and rules in force, and where each value comes from; secrets are hidden."""
@@ -267,4 +288,10 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+    return {name: _said(value) for name, value in values.items()}
+
+
+def _said(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, JsonSchema) else value

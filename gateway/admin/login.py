@@ -30,15 +30,14 @@ from gateway.admin.access import (
     check_site,
     is_local,
 )
+from gateway.admin.applications.requests import fields_of, origin_headers
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, retry_after
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
 from gateway.config.settings import Settings
-from gateway.net import ANY
 from gateway.runtime.gateway import Gateway
-from gateway.transports.accept.websocket import check_origin
 from gateway.transports.wire.forwarded import ForwardedClient
 
 NO_STORE = {"cache-control": "no-store"}
@@ -212,13 +211,12 @@ class TicketApi(Api):
         return await self._answer(request)
 
     async def _answer(self, request: Request) -> Response:
-        fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
+        fields = fields_of(request)
         headers = NO_STORE | {"vary": "Origin"}
         try:
             client = self._access.client_of(request)
-            if client.host:
-                fields["host"] = client.host  # the proxy's own is not the one that the page asked for
-            headers |= self._check_origin(fields, client)
+            allowed = tuple(self._gateway.in_force.now.allowed_origins)
+            headers |= origin_headers(fields, client, self._settings, allowed)
             if request.method == "OPTIONS":
                 return Response(status_code=204, headers=headers | _CORS)
             answer = await self._issue(fields, client)
@@ -239,18 +237,6 @@ class TicketApi(Api):
         except TooManyTickets as error:
             raise ApiError(503, str(error)) from None
         return {"ticket": ticket, "expires_in": round(self._tickets.lifetime, 3)}
-
-    def _check_origin(self, fields: dict[str, str], client: ForwardedClient) -> dict[str, str]:
-        """Refuse pages that could not open the WebSocket; the headers that let other pages read the answer."""
-        origin, allowed = fields.get("origin"), self._gateway.in_force.now.allowed_origins
-        refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous, secure=bool(client.secure))
-        if refusal is not None:
-            raise ApiError(refusal.status, refusal.reason)
-        if origin is None:
-            return {}
-        if ANY in allowed:  # a page of any origin must show a login: what a browser sends by itself does not count
-            return {"access-control-allow-origin": "*"}
-        return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
 
     async def _identity(self, fields: dict[str, str], client: ForwardedClient) -> Identity:
         credentials = _credentials(fields, client)

@@ -19,6 +19,7 @@ TAGS = {
     "gateway": "The gateway itself.",
     "pipeline": "The results of the jobs of `gateway pipeline run`.",
     "login": "The console's login, and tickets for pages.",
+    "applications": "Publish and listen as a user, without a STOMP client.",
 }
 
 ERRORS = {
@@ -92,7 +93,9 @@ def path_parameters(path: str) -> list[str]:
 
 def _schemas(endpoints: Iterable[Endpoint]) -> Document:
     # A model is listed once, as a body or as an answer: none is both.
+    endpoints = list(endpoints)
     bodies = {each.body for each in endpoints if each.body is not None}
+    bodies |= {model for each in endpoints for model in each.takes}
     answers = {each.answer for each in endpoints if each.answer is not None} | {Error}
     listed = sorted(
         [*[(each, "validation") for each in bodies], *[(each, "serialization") for each in answers]],
@@ -126,6 +129,9 @@ def _operation(endpoint: Endpoint) -> Document:
     parameters = [*in_path, *parameters_of(endpoint.query)]
     if parameters:
         found["parameters"] = parameters
+    if endpoint.takes:
+        shapes = {"oneOf": [_ref(each) for each in endpoint.takes]}
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": shapes}, "text/plain": {"schema": {}}}}
     if endpoint.body is not None:
         found["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(endpoint.body)}}}
     return found

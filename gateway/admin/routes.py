@@ -83,7 +83,7 @@ class _Methods:
         if endpoint.guarded:
             caller = found["caller"] = await self._access.admit(request, scraper=endpoint.scrapers)
             entry.let_in(caller.user, caller.via)
-        if endpoint.path.startswith(BASE):
+        if endpoint.path.startswith(BASE) or "query" in endpoint.arguments:
             found["query"] = parse_query(request, endpoint.query)
         if endpoint.body is not None:
             found["body"] = await parse_body(request, endpoint.body)
@@ -127,36 +127,42 @@ async def parse_body(request: Request, model: type[Model]) -> Model:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ApiError(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")
-    data = None
-    with trio.move_on_after(PATIENCE):
-        data = await _read(request)
-    if data is None:
-        raise ApiError(408, f"the body did not come within {PATIENCE:g} s")
+    data = await body_of(request, MAX_BODY)
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
-        raise ApiError(400, f"body: {_sentence(error)}", logged="the body does not fit its model") from None
+        raise ApiError(400, f"body: {sentence_of(error)}", logged="the body does not fit its model") from None
 
 
-async def _read(request: Request) -> bytes:
+async def body_of(request: Request, most: int) -> bytes:
+    """The body, of at most so many bytes.  Raises ApiError: 413 if it is larger, 408 if it does not come."""
+    data = None
+    with trio.move_on_after(PATIENCE):
+        data = await _read(request, most)
+    if data is None:
+        raise ApiError(408, f"the body did not come within {PATIENCE:g} s")
+    return data
+
+
+async def _read(request: Request, most: int) -> bytes:
     length = request.headers.get("content-length", "")
-    if length.isdigit() and (len(length) > _MAX_DIGITS or int(length) > MAX_BODY):
-        raise _too_large()
+    if length.isdigit() and (len(length) > _MAX_DIGITS or int(length) > most):
+        raise _too_large(most)
     data = bytearray()
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             data += chunk
-            if len(data) > MAX_BODY:
-                raise _too_large()
+            if len(data) > most:
+                raise _too_large(most)
     request.state.is_read = True
     return bytes(data)
 
 
-def _too_large() -> ApiError:
-    return ApiError(413, f"the body is larger than {MAX_BODY} bytes")
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {most} bytes")
 
 
-def _sentence(error: ValidationError) -> str:
+def sentence_of(error: ValidationError) -> str:
     """The first error: the field, and what is wrong with it."""
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part)[:40] for part in first["loc"])

@@ -21,6 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import gateway
 from gateway.admin.access import AccessControl
+from gateway.admin.applications.event_source import EventApi
+from gateway.admin.applications.publish import PublishApi
+from gateway.admin.applications.requests import ClientRequests
+from gateway.admin.backup import BackupApi
 from gateway.admin.cluster import ClusterApi
 from gateway.admin.destinations import DestinationsApi
 from gateway.admin.edges import EdgesApi
@@ -81,6 +85,7 @@ def endpoints(
 ) -> list[Endpoint]:
     one_list_at_a_time = trio.Lock()
     monitor = monitor or Monitor(open_gateway, settings)
+    requests = ClientRequests(open_gateway, settings, access)
     table = [
         *GatewayApi(open_gateway, settings).endpoints(),
         *OverviewApi(open_gateway, settings, monitor).endpoints(),
@@ -89,10 +94,13 @@ def endpoints(
         *TraceApi(open_gateway).endpoints(),
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),
+        *BackupApi(open_gateway).endpoints(),
         *ClusterApi(open_gateway).endpoints(),
         *EdgesApi(open_gateway).endpoints(),
         *LoginApi(settings, access).endpoints(),
         *TicketApi(open_gateway, settings, tickets, access).endpoints(),
+        *PublishApi(open_gateway, settings, requests).endpoints(),
+        *EventApi(requests).endpoints(),
     ]
     table += OpenApi(table).endpoints()
     return table

@@ -152,7 +152,7 @@ class Permissions:
 
     __slots__ = (
         *("__weakref__", "_groups", "_index", "_max_names", "_networks", "_reach", "_reasons", "_transport", "_user"),
-        *("admin", "answerable", "is_stale", "send", "sendable", "subscribe"),
+        *("admin", "answerable", "is_stale", "presence", "send", "sendable", "subscribe"),
     )
 
     def __init__(
@@ -169,6 +169,7 @@ class Permissions:
         self.send: dict[str, bool] = {}  # destination -> allowed, as far as asked
         self.subscribe: dict[str, bool] = {}
         self.admin: dict[str, bool] = {}
+        self.presence: dict[str, bool] = {}
         self.is_stale = False  # rules with other networks are in force: sessions find their permissions again
         self._index = index
         self._user = user
@@ -184,7 +185,7 @@ class Permissions:
         rule = self.deciding(action, name)
         allowed = rule is not None and rule.table.allows
         known = {Action.SUBSCRIBE: self.subscribe, Action.SEND: self.send, Action.ADMIN: self.admin}
-        self._remember(known[action], name, allowed)
+        self._remember(known.get(action, self.presence), name, allowed)
         return allowed
 
     def reach(self, pattern: str) -> Coverage:
@@ -236,7 +237,7 @@ class Permissions:
     def forget(self, index: RuleIndex) -> None:
         """Other rules are in force."""
         self._index = index
-        answers = (self.send, self.subscribe, self.admin, self._reach, self._reasons)
+        answers = (self.send, self.subscribe, self.admin, self.presence, self._reach, self._reasons)
         for known in (*answers, self.sendable, self.answerable):
             known.clear()
 

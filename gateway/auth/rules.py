@@ -64,8 +64,10 @@ class SessionAccess:
             known = self._subscribe
         elif action is Action.SEND:
             known = self._send
-        else:
+        elif action is Action.ADMIN:
             known = self._admin
+        else:
+            known = self.permissions.presence
         found = known.get(name)  # stale permissions are empty
         return self.permissions.find(action, name) if found is None else found
 
@@ -196,7 +198,12 @@ class Rules:
         )
 
 
-_VERBS = {Action.SEND: "send to", Action.SUBSCRIBE: "subscribe to", Action.ADMIN: "administer"}
+_VERBS = {
+    Action.SEND: "send to",
+    Action.SUBSCRIBE: "subscribe to",
+    Action.ADMIN: "administer",
+    Action.PRESENCE: "see the presence of",
+}
 _WHETHER = {Coverage.ALL: "may", Coverage.NONE: "may not"}
 _HOW_MUCH = {
     Coverage.ALL: "may subscribe to all that ",

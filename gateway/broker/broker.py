@@ -142,6 +142,8 @@ class Broker:
                 ghost.end(TakenOver(peer))
         self.counters.sessions += 1
         self.records.tell("connected", session)
+        if self.context.announcer is not None:
+            self.context.announcer.session_begun(session)
         return session
 
     def _forget_session(self, session: Session) -> None:

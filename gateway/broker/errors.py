@@ -45,6 +45,15 @@ class NoFunction(NotAllowed):
         super().__init__("no function for this destination", f"the server has no function for {name[:80]!r} (handlers)")
 
 
+class BodyRefused(NotAllowed):
+    """The body does not fit the schema of the destination."""
+
+    cause = "schema"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__("the body does not fit", f"messages to {name[:80]!r} have a schema: {reason}")
+
+
 class TooMany(NotAllowed):
     """There are too many connections, or sessions of the user."""
 

@@ -82,6 +82,8 @@ def explain(
     from gateway.broker.errors import NotAllowed
     from gateway.config.settings import SettingsError, load
 
+    if destinations.is_presence(destination):
+        action, destination = Action.PRESENCE.value, destination.removeprefix(destinations.PRESENCE)
     try:
         settings = load()
         rules = Rules(settings.rule)

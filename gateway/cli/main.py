@@ -38,10 +38,11 @@ _LINES = {
     "edge": "Serve clients of a gateway on another machine.",
     "passwd": "Add, change, list or remove users.",
     "pipeline": "Make tables and reports of the archive, and replay it.",
+    "push": "POST the messages of queues to URLs.",
     "relay": "Move messages from one STOMP server to another.",
     "send": "Send a message, or one for each line of input.",
     "serve": "Run the gateway.",
-    "store": "Check, export or import the store.",
+    "store": "Copy, check, export or import the store.",
     "subscribe": "Print the messages of queues and topics.",
     "top": "Watch rates, destinations and sessions in the terminal.",
 }
@@ -83,6 +84,7 @@ class _Commands(click.Group):
         "cluster": "gateway.cli.cluster",
         "doctor": "gateway.doctor.command",
         "pipeline": "gateway.pipeline.command",
+        "push": "gateway.push.command",
         "relay": "gateway.relay.command",
         "send": "gateway.cli.send",
         "subscribe": "gateway.cli.subscribe",
@@ -111,6 +113,20 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _LINES[name]) for name in self.list_commands(ctx)])
+
+
+class _StoreCommands(click.Group):
+    """The commands on a store; that of a running gateway is imported at its first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "backup"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "backup":
+            return super().get_command(ctx, cmd_name)
+        from gateway.cli.backup import backup
+
+        return backup
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -369,11 +385,11 @@ def _ask_passcode() -> str:
     return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
 
 
-@main.group()
+@main.group(cls=_StoreCommands)
 def store() -> None:
-    """Check a store, export it, or import it into a new file, while no gateway has it open.
+    """Copy the store of a running gateway; or check, export or import one that no gateway has open.
 
-    FILE is the file of the store; by default the one of the setting `store`.
+    FILE is the file of the store; by default the one of the setting `store`.  For `backup` it is the copy.
     """
 
 

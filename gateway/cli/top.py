@@ -8,8 +8,6 @@ What is shown is made of answers of the API, by functions that know no terminal 
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import select
 import sys
@@ -19,10 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -30,8 +26,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gateway.client.server import FileError, context_of, unreachable
-from gateway.config.toml_file import config_file
+from gateway.cli.admin_client import AdminClient, NoAnswer, admin_client_of
 from gateway.config.values import duration_like
 from gateway.text import visible
 
@@ -39,8 +34,6 @@ _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r r
 # Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
 _MOST = 100  # rows of one answer that have a series
-# Seconds for an answer: the user at a terminal waits.
-_TIMEOUT = 5.0
 
 Answer = dict[str, Any]
 HEAD = 12  # most lines beside the rows of the table, without problems
@@ -293,60 +286,6 @@ def _cell(column: BoardColumn, row: Answer) -> str:
     return ("≥ " if row.get(f"{column.key}_is_least") else "") + column.shown(value)
 
 
-class NoAnswer(Exception):
-    """The gateway does not answer, or refuses; the text is one sentence.  `is_refusal`: a repetition would not help."""
-
-    def __init__(self, sentence: str, *, is_refusal: bool = False) -> None:
-        super().__init__(sentence)
-        self.is_refusal = is_refusal
-
-
-class AdminClient:
-    """A client of the admin API of one gateway, on one connection; the URL may have a path before /api.
-
-    Files are named as in `gateway.client.server`.  Raises ValueError, with a sentence: the URL is wrong, or a file.
-    """
-
-    def __init__(self, url: str, token: str = "", ca: str = "", cert: str = "", key: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url[:80]!r} names no gateway: write http://host:port")
-        self.url = url
-        self._prefix = parts.path.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._ca, self._cert = ca, cert
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = context_of(ca, cert, key)
-            self._connection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=_TIMEOUT, context=context
-            )
-        else:
-            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
-
-    def get(self, path: str, **query: object) -> dict[str, Any]:
-        """The answer of /api/v1/PATH.  Raises NoAnswer: there is none, or a refusal."""
-        target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
-        try:
-            self._connection.request("GET", target, headers=self._headers)
-            answer = self._connection.getresponse()
-            status, content = answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()  # the next request opens a new one
-            reason = unreachable(error, self._ca, self._cert) if isinstance(error, OSError) else str(error)
-            raise NoAnswer(f"{self.url} does not answer: {reason or type(error).__name__}") from None
-        try:
-            told = json.loads(content)
-        except ValueError:
-            told = None
-        if status == 200 and isinstance(told, dict):
-            return told
-        said = told.get("error") if isinstance(told, dict) else None
-        if status == HTTPStatus.UNAUTHORIZED:  # the API's own sentence is for authors of requests
-            said = f"it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or admin_token in {config_file()}"
-        raise NoAnswer(f"{self.url} says {status}: {said or 'the body is not JSON'}", is_refusal=status < 500)
-
-
 @dataclass(frozen=True)
 class View:
     """The table that is shown, and its order."""
@@ -425,7 +364,7 @@ def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, 
 
     Exit status: 0; 1 when the gateway does not answer at the start, or refuses.
     """
-    screen = Screen(_source(url, token_file, ca, cert, key))
+    screen = Screen(admin_client_of(url, token_file, ca, cert, key))
     console = Console(highlight=False)
     try:
         screen.ask(_PRINTED)
@@ -437,25 +376,6 @@ def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, 
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClient:
-    from gateway.config.settings import Address, SettingsError, load
-
-    token = token_file.read_text().strip() if token_file is not None else None
-    try:
-        if url is None or token is None:
-            settings = load()
-            token = settings.admin_token if token is None else token
-            address = next((each for each in map(Address.parse, settings.http) if not each.path), None)
-            if url is None and address is None:
-                raise click.UsageError("the setting http names no port; name the gateway by --url")
-            url = url or f"http://{address}"
-        return AdminClient(url, token, *files)
-    except (SettingsError, FileError) as error:
-        raise click.ClickException(str(error)) from None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--url") from None
 
 
 def _run(screen: Screen, console: Console, interval: float) -> None:

@@ -50,6 +50,11 @@ class AsyncClient:
         return self._connection.session.is_open
 
     @property
+    def fault(self) -> str:
+        """Why it is not connected, while it reconnects; else ""."""
+        return self._connection.fault
+
+    @property
     def unread(self) -> int:
         """Bytes of the messages that wait for the program."""
         return self._connection.session.unread
@@ -128,7 +133,7 @@ class AsyncClient:
 
         Raises:
             TimedOut: there is no answer in time.
-            NoAnswer: with the header `mandatory:true`: no consumer is there.
+            NoAnswer: with the header `mandatory:true`: no consumer is there, or they reject the question.
             ConnectionLost: the connection was lost, and with it the answer; the question may be asked again.
             ServerError: the server refuses the question.
         """

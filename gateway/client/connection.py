@@ -111,11 +111,13 @@ class KeptConnection:
     Attributes:
         session: what the client and the server say to each other.
         failure: the reason why there will be no connection any more; None: there is or will be one.
+        fault: the reason of the last loss, or failed attempt; "": none since it is connected.
     """
 
     def __init__(self, options: Options) -> None:
         self.session = ClientSession(str(options.address))
         self.failure: StompError | None = None
+        self.fault = ""
         self._options = options
         self._backoff = Backoff(options.max_pause)
         self._loss: StompError | None = None
@@ -226,6 +228,7 @@ class KeptConnection:
     async def _reconnect(self, error: StompError) -> Transport | None:
         until = anyio.current_time() + self._options.reconnect_for
         while not self.session.is_final:
+            self.fault = str(error)
             pause = self._backoff.next(self.session.retry_after)
             if anyio.current_time() + pause > until:
                 break
@@ -238,6 +241,7 @@ class KeptConnection:
                 error = failed
             else:
                 log.info("connected again to %s", self._options.address)
+                self.fault = ""
                 return stream
         self.failure = error
         self.session.fail(error)

@@ -40,7 +40,8 @@ class TimedOut(StompError, TimeoutError):
 
 
 class NoAnswer(StompError):
-    """The gateway says that there will be no answer: no consumer is there, or none has taken the question in time."""
+    """The gateway says that there will be no answer: no consumer is there, or none has taken the question in time,
+    or they have rejected it."""
 
 
 def refusal(error: Frame, name: str) -> StompError:

@@ -98,6 +98,11 @@ class Message:
         self._connection.session.nack(self.delivery, headers)
         self._connection.flush()
 
+    async def in_progress(self) -> None:
+        """Ask a gateway for more time than its policy `ack_timeout` gives; without effect at other servers."""
+        self._connection.session.in_progress(self.delivery)
+        self._connection.flush()
+
     async def reply(self, body: Body = b"", headers: Mapping[str, str] | None = None) -> None:
         """Answer to `reply-to`, and wait for the RECEIPT.  Raises ValueError: there is no such header."""
         if "reply-to" not in self.headers:

@@ -229,6 +229,16 @@ class ClientSession:
         if self._settles(delivery):
             self._write(self.protocol.nack(delivery.subscription.name, handle_of(delivery.frame), headers))
 
+    def in_progress(self, delivery: ReceivedMessage) -> None:
+        """Ask for more time, unless the message is settled, needs no ACK, or it is too late.
+
+        Only at a gateway: to another server the frame is an ACK.
+        """
+        state = delivery.subscription
+        if state.is_ours and state.ack != AUTO and not (delivery.is_settled or self.is_lost(delivery)):
+            naming = self.protocol.naming(state.name, handle_of(delivery.frame))
+            self._write(self.protocol.encode("ACK", {**naming, "in-progress": "true"}))
+
     def acks_of(self, deliveries: Iterable[ReceivedMessage], transaction: str) -> list[Command]:
         """The ACKs of a transaction.
 

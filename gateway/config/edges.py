@@ -51,6 +51,7 @@ class EdgeSettings(BaseModel):
             "edges",
             "edge_listen",
             "trace_endpoint",
+            "events",
         )
         wrong = [name for name in elsewhere if name in given]
         is_edge = self.edge_of and "cluster" not in given

@@ -76,6 +76,17 @@ def _check_metrics_pattern(text: str) -> None:
         raise ValueError(f"{text!r} is no pattern: {error.detail}") from None
 
 
+def _check_events(text: str) -> str:
+    if not text:
+        return text
+    if not text.startswith(("/queue/", "/topic/")) or has_wildcard(text):
+        raise ValueError(f"{text!r} is no queue and no topic; write one like /queue/events")
+    try:
+        return canonical(text)
+    except NotAllowed as error:
+        raise ValueError(f"{text!r} is no destination: {error.detail}") from None
+
+
 def _check_url_path(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError("a path starts with /")
@@ -181,6 +192,9 @@ Networks = Annotated[list[str], _List, _each(_check_network), _list_of("an addre
 Names = Annotated[list[str], _List, _each(_check_name), _list_of("a name", "ops")]
 MetricsPatterns = Annotated[
     list[str], _List, _each(_check_metrics_pattern), _list_of("a name or pattern", "/queue/orders.#")
+]
+EventsDestination = Annotated[
+    str, AfterValidator(_check_events), Field(description='a queue or topic, like "/queue/events"')
 ]
 UrlPath = Annotated[str, AfterValidator(_check_url_path), Field(description='the path of a URL, like "/ws"')]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), Field(description="a URL")]

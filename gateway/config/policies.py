@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from gateway.broker.errors import NotAllowed
@@ -34,6 +35,7 @@ from gateway.broker.model.destinations import (
 from gateway.broker.model.patterns import WILDCARDS, split
 from gateway.broker.model.policy import DEFAULT, Kept, LateAck, OnNack, SlowConsumerAction, Visible, WhenFull
 from gateway.config.kinds import bodies
+from gateway.config.schemas import JsonSchema, SchemaError
 from gateway.config.toml_file import TableError, read_each, shown, unknown
 from gateway.config.values import parse_duration, parse_size
 
@@ -53,7 +55,9 @@ _MEANT = {
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "subscriptions_keep", "log_messages", "log_bytes", "log_age"})
+FOR_TOPICS = frozenset(
+    "slow_consumer slow_messages subscriptions_keep log_messages log_bytes log_age presence presence_grace".split()
+)
 
 
 class PolicyError(TableError):
@@ -146,6 +150,12 @@ def _read_destination(value: object) -> str:
     return name
 
 
+def _read_schema(value: object) -> JsonSchema | None:
+    if not isinstance(value, str):
+        raise ValueError
+    return JsonSchema(Path(value)) if value else None
+
+
 _UP_TO_TEN_YEARS = _number("", 0, TEN_YEARS)
 _SECONDS = KeyRule('a duration from 0 to ten years, like 10 (seconds), "10s" or "7 days"', _read_duration)
 _SWITCH = KeyRule("true or false", _read_switch)
@@ -178,6 +188,9 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "log_age": _SECONDS,
     "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
+    "schema": KeyRule("the name of a file with a JSON Schema, or empty", _read_schema),
+    "presence": _SWITCH,
+    "presence_grace": _SECONDS,
 }
 
 
@@ -266,6 +279,8 @@ def _read_value(key: str, value: object) -> object:
     rule = KEY_RULES[key]
     try:
         return rule.read(value)
+    except SchemaError as error:
+        raise PolicyError(f"{key}: {shown(value)} {error}", key) from None
     except (ValueError, NotAllowed) as error:
         hint = (
             f"; {_did_you_mean(str(value))}" if isinstance(error, NotAllowed) and "did you mean" in error.detail else ""
@@ -283,6 +298,8 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
                 yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
                 yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no stream"
+            elif key.startswith("presence") and not pattern.startswith(TOPIC):
+                yield key, f"{key} is for topics like {shown(TOPIC + 'rooms.*')}, not for {shown(pattern)}"
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)

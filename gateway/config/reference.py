@@ -60,6 +60,7 @@ GROUPS = {
         *("journal", "journal_id", "journal_sync", "journal_queue", "journal_when_full", "journal_bodies"),
         *("journal_gauges", "archive", "tables"),
     ),
+    "Events": ("events", "events_of", "events_of_sessions"),
     "Traces": ("trace_endpoint", "trace_ratio"),
     "Cluster": (
         *("cluster", "cluster_node", "cluster_address", "cluster_url", "cluster_servers", "cluster_replicas"),

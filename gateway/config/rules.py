@@ -5,7 +5,7 @@
     users = ["alice", "*"]             # and, or instead, groups = ["ops"]; neither: all users
     transports = ["websocket"]         # left out: all
     addresses = ["10.0.0.0/8"]         # left out: from everywhere
-    allow = ["subscribe"]              # or deny = [...]
+    allow = ["subscribe"]              # or deny = [...]; send, subscribe, admin, presence
 
 Patterns (`gateway.broker.model.patterns`) get the form in which the broker names destinations.
 """
@@ -43,6 +43,7 @@ _NEED_NO_RULE = {
     "/reply-topic/": "a client that knows the name of a temporary destination may send to it",
     "/session/": "every session may use its own",
     "/dsub/": "durable subscriptions have the rules of their topics",
+    "/presence/": "the rules of its topic allow it, by the action presence",
 }
 _OF_USERS = ("queue", "topic", "exchange")
 # Bits before the IPv4 address in an IPv4-mapped IPv6 address.

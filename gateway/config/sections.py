@@ -16,6 +16,7 @@ from gateway.config.kinds import (
     Attribute,
     Bodies,
     Endpoint,
+    EventsDestination,
     MetricsPatterns,
     Names,
     Networks,
@@ -236,6 +237,16 @@ class ObserveSettings(BaseModel):
     metrics_destinations: MetricsPatterns = Field([])
     """Queues and topics with [metrics](metrics.md#destinations) of their own, by name or pattern (`/queue/orders.#`):
     at most the first 100 that match."""
+
+    events: EventsDestination = ""
+    """Queue or topic for [events](push.md#events): which destinations are occupied, sessions, dead letters. Empty: no
+    events."""
+
+    events_of: MetricsPatterns = Field([])
+    """Queues and topics that the events are about, by name or pattern (`/topic/room.>`)."""
+
+    events_of_sessions: bool = False
+    """Whether there are events of sessions, too. They name users and addresses."""
 
     trace_endpoint: Endpoint = ""
     """Address of the collector, as OTLP over HTTP: `http://127.0.0.1:4318/v1/traces`. Needs the extra `otel`. Empty: no

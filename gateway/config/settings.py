@@ -224,6 +224,8 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings, ClusterSettin
         names: Sequence[str] = ("max_connect_header_line", "max_header_line")
         is_wrong: object = self.max_connect_header_line > self.max_header_line
         yield is_wrong, names, "max_connect_header_line must not be larger than max_header_line"
+        names = [name for name in ("events_of", "events_of_sessions") if getattr(self, name)]
+        yield names and not self.events, names, f"{' and '.join(names)} needs events, the queue or topic for them"
         reason = "max_body must be at most a quarter of memory_limit, or one message could stop all publishers"
         yield self.max_body > self.memory_limit // 4, ("max_body", "memory_limit"), reason
         names = [name for name in ("http", "tcp", "websocket") if not getattr(self, name)]

@@ -64,7 +64,14 @@ class SettingsFile:
             found = listed(values[name])
             if isinstance(found, list):
                 values[name] = [self._rooted_behind("unix:", each) for each in found]
+        if isinstance(values.get("policy"), list):
+            values["policy"] = [self._rooted_policy(each) for each in values["policy"]]
         return values
+
+    def _rooted_policy(self, table: object) -> object:
+        if not isinstance(table, dict) or not isinstance(schema := table.get("schema"), str) or not schema:
+            return table
+        return {**table, "schema": str(self.path.parent / schema)}
 
     def _rooted_behind(self, kind: str, value: object) -> object:
         name = value.removeprefix(kind) if isinstance(value, str) else ""

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from gateway.codec import Frame
 
-_TOPIC = "/topic/"
+_TOPIC = ("/topic/", "/presence/topic/")
 _TEMPORARY = ("/temp-queue/", "/temp-topic/", "/reply-queue/")
 # Headers of a SUBSCRIBE that leave nothing at the primary.
-_PLAIN = frozenset(("ack", "destination", "id", "no-local", "receipt", "selector"))
+_PLAIN = frozenset(("ack", "destination", "id", "no-local", "presence-info", "receipt", "selector"))
 
 
 class Holdings:

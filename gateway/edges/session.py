@@ -17,6 +17,7 @@ from gateway.broker import Session
 from gateway.broker.core.outbox import Outbox
 from gateway.broker.core.ports import ANONYMOUS, Carrier
 from gateway.broker.errors import error_frame
+from gateway.broker.model.destinations import is_presence
 from gateway.broker.model.identity import Renewal
 from gateway.codec import Frame, Head, ProtocolError
 from gateway.codec.encoder import message_prefix
@@ -300,7 +301,9 @@ class EdgeSession(Session):
         for headers in self._holdings.subscriptions.values():
             size = sum([len(name) + len(value) for name, value in headers.items()])
             self.link.put(ToPrimary.FRAME, number, "SUBSCRIBE", headers, size, b"", None)
-            self._gaps[message_prefix(headers.get("id"), self.version)] = None
+            # Presence begins with a list, so nothing of it is missed.
+            if not is_presence(headers["destination"]):
+                self._gaps[message_prefix(headers.get("id"), self.version)] = None
         kept, self._kept = self._kept or [], None
         self._places.clear()
         for frame in kept:

@@ -2,6 +2,7 @@
 
     registry    the functions, and the queue of each
     request     one message, and the answers of its function
+    typed       the arguments of a function, by its annotations
     runner      the session that runs the functions: a client of the broker without a connection
 
 A function is a consumer like any other: its messages wait in its queue, are acknowledged when the function returns, and

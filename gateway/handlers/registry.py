@@ -25,10 +25,11 @@ from gateway.broker.model.destinations import APP, HANDLERS
 from gateway.broker.model.patterns import MAX_WORDS, ONE, WILDCARDS, split
 from gateway.broker.model.trie import PatternTrie
 
-Answer = bytes | str | None
-"""The return value of a function: the body of its reply; None: no reply, or the function has replied itself."""
+from .typed import Arguments, arguments_of
 
-F = TypeVar("F", bound=Callable[..., Awaitable[Answer]])
+F = TypeVar("F", bound=Callable[..., Awaitable[object]])
+"""A function.  It returns the body of its reply: bytes, text, or what becomes JSON; None: no reply, or it has replied
+itself."""
 
 SEND = "send"
 SUBSCRIBE = "subscribe"
@@ -99,7 +100,8 @@ class Function:
 
     kind: str  # `send` or `subscribe`
     template: Template
-    call: Callable[..., Awaitable[Answer]]  # the function itself
+    call: Callable[..., Awaitable[object]]  # the function itself
+    arguments: Arguments  # how it gets what a request has
     concurrency: int  # requests that it handles at a time
     timeout: float  # seconds that one request may take
 
@@ -180,8 +182,7 @@ class Handlers:
             raise ValueError(f"timeout of {destination!r} must be more than 0 seconds")
 
         def register(call: F) -> F:
-            _check_call(call, template)
-            functions.add(Function(kind, template, call, concurrency, timeout))
+            functions.add(Function(kind, template, call, _arguments(call, template), concurrency, timeout))
             return call
 
         return register
@@ -203,8 +204,8 @@ def _queue(function: Function | None) -> str | None:
     return None if function is None else function.queue
 
 
-def _check_call(call: Callable[..., object], template: Template) -> None:
-    """Refuse a function that cannot be called, now and not at the first message."""
+def _arguments(call: Callable[..., object], template: Template) -> Arguments:
+    """How a function is called.  Raises ValueError: it cannot be, which is told now and not at the first message."""
     name = _name_of(call)
     if not callable(call):
         raise ValueError(f"{name} for {template.text!r} is no function")
@@ -214,10 +215,16 @@ def _check_call(call: Callable[..., object], template: Template) -> None:
             "it runs; inside it, call blocking code by `await trio.to_thread.run_sync(...)`"
         )
     try:
-        inspect.signature(call).bind(None, **dict.fromkeys(template.fields, ""))
+        found = arguments_of(call, template.fields)
+    except ValueError as error:
+        raise ValueError(f"{name} for {template.text!r}: {error}") from None
+    named = [*template.fields, found.body] if found.body else template.fields
+    try:
+        inspect.signature(call).bind(None, **dict.fromkeys(named, ""))
     except TypeError as error:
-        wanted = ", ".join(["request", *template.fields])
+        wanted = ", ".join(["request", *named])
         raise ValueError(f"{name} for {template.text!r} is called with ({wanted}): {error}") from None
+    return found
 
 
 def _name_of(call: object) -> str:

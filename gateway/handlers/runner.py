@@ -29,6 +29,7 @@ from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
 from .registry import SUBSCRIBE, Function, Handlers
 from .request import Reject, Request
+from .typed import encoded
 
 log = structlog.get_logger("gateway.handlers")
 
@@ -221,9 +222,9 @@ async def _call(function: Function, request: Request) -> _Failure | None:
     try:
         with trio.move_on_after(function.timeout) as scope:
             fields = function.template.values(request.destination) if function.template.fields else {}
-            answer = await function.call(request, **fields)
+            answer = await function.call(request, **function.arguments.of(request, fields))
             if answer is not None:
-                request.reply(answer)
+                request.reply(*encoded(answer))
             request.check()
         if not scope.cancelled_caught:
             return None

@@ -67,6 +67,7 @@ COUNTERS = (
     ("duplicates", "gateway_messages_duplicate", "Messages not routed: their dedup-id was known."),
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended: the client was silent."),
     ("slow_consumers", "gateway_slow_consumers", "Sessions ended: the client did not read."),
+    ("events_lost", "gateway_events_lost", "Events for applications that found no room (`events`)."),
     (
         "misspelt_headers",
         "gateway_misspelt_headers",

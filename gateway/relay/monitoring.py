@@ -4,43 +4,27 @@ Each number has one thread that writes it, so no lock is needed; numbers read to
 A thread that waits for a server still turns, twice a second.  The longest call to a server takes some ten seconds, so a
 thread that has not turned for `STILL` is stuck for good.
 
-The pages are /healthz (its threads turn), /readyz (both servers are connected) and /metrics.  They have no login, and
-show no secret.  They are off by default, and belong on an address that only the monitoring reaches.  A request has a
-thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at once, connections are
-closed.
+The pages (`process/pages.py`) are /healthz (its threads turn), /readyz (both servers are connected) and /metrics.
 """
 
 from __future__ import annotations
 
-import json
-import socket
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingTCPServer
-from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from gateway.config.values import Address
+from gateway.process.pages import HttpError as HttpError
+from gateway.process.pages import ProcessPages, serving_pages
 
 from .link import ServerLink
 from .settings import RelayPlan, address
-
-log = structlog.get_logger("gateway.relay")
-
-_MOST = 16
-# Seconds for a request, from the accept to the last byte of its answer; and between two checks of that.
-ANSWER_TIMEOUT = 5.0
-_LOOK = 0.1
 
 STILL = 60.0  # seconds without a turn after which a thread counts as stuck: a silent name server takes half of them
 
@@ -125,10 +109,6 @@ def not_ready(every: Iterable[RelayStatus]) -> str:
     return "; ".join([f"{name} is away: {fault}" for name, fault in away.items()])
 
 
-class HttpError(OSError):
-    """The address cannot be used; the text is a sentence."""
-
-
 # Two tables may have the same servers, so the number of the table is a label, too.
 _LABELS = ("table", "source", "target")
 # Attribute of `Counts`, name, help.
@@ -194,101 +174,9 @@ class RelayMetrics(Collector):
         yield again
 
 
-class _Pages(BaseHTTPRequestHandler):
-    server: _Server
-    server_version = "stomp-gateway-relay"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            self._answer(200, *self.server.metrics.render(self.headers.get("Accept", "")))
-        elif path == "/healthz":
-            self._tell("alive", not_alive(self.server.every))
-        elif path == "/readyz":
-            self._tell("ready", not_ready(self.server.every))
-        else:
-            self._answer(404, _json({"error": "there are /healthz, /readyz and /metrics"}), "application/json")
-
-    do_HEAD = do_GET
-
-    def _tell(self, state: str, fault: str) -> None:
-        said = {"status": f"not {state}", "error": fault} if fault else {"status": state}
-        self._answer(503 if fault else 200, _json(said), "application/json")
-
-    def _answer(self, status: int, body: bytes, media_type: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", media_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests of the monitoring are not logged."""
-
-
-def _json(said: dict[str, str]) -> bytes:
-    return json.dumps(said).encode() + b"\n"
-
-
-class _Server(ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True  # a request does not delay the end of the process
-
-    def __init__(self, address: Address, every: Sequence[RelayStatus]) -> None:
-        self.every = every
-        self.metrics = RelayMetrics(every)
-        self._room = threading.BoundedSemaphore(_MOST)
-        self._deadlines: dict[socket.socket, float] = {}
-        if ":" in address.host:
-            self.address_family = socket.AF_INET6
-        super().__init__((address.host, address.port), _Pages)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(blocking=False):
-            self._deadlines[request] = time.monotonic() + ANSWER_TIMEOUT
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            del self._deadlines[request]
-            self._room.release()
-
-    def service_actions(self) -> None:
-        """Shut down connections that take too long; their threads end by that."""
-        now = time.monotonic()
-        for request, deadline in list(self._deadlines.items()):  # other threads change the table
-            if deadline < now:
-                with suppress(OSError):  # the connection has just ended
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone is no failure."""
-        if not isinstance(sys.exception(), OSError):
-            log.exception("a page failed")
-
-
 @contextmanager
 def serving(address: Address | None, every: Sequence[RelayStatus]) -> Iterator[None]:
-    """Serve for the time of the block; None: do not serve.  Raises HttpError: the address cannot be used."""
-    if address is None:
+    """Serve the pages for the time of the block; None: do not.  Raises HttpError: the address cannot be used."""
+    pages = ProcessPages("relay", lambda: not_alive(every), lambda: not_ready(every), RelayMetrics(every).render)
+    with serving_pages(None if address is None else (address.host, address.port), pages):
         yield
-        return
-    try:
-        server = _Server(address, every)
-    except OSError as error:
-        raise HttpError(f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; change http") from None
-    thread = threading.Thread(target=server.serve_forever, args=(_LOOK,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -78,7 +78,8 @@ def settings_of_edge(settings: Settings) -> Settings:
     """The settings of an edge: what the primary decides is left out."""
     nothing = {"max_frames_per_second": 0, "max_bytes_per_second": 0, "max_connections_per_user": 0}
     nothing |= {f"{name}_per_{whose}": 0 for name in list(nothing)[:2] for whose in ("user", "address")}
-    kept = {"store": "memory", "journal": None, "handlers": "", "trace_endpoint": "", "rule": (), "cluster": ""}
+    kept = {"store": "memory", "journal": None, "handlers": "", "rule": (), "cluster": ""}
+    kept |= {"trace_endpoint": "", "events": ""}
     share = {"max_handshakes": math.ceil(settings.max_handshakes / max(settings.edges, 1))}
     return settings.model_copy(update=kept | nothing | share)
 

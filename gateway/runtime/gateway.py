@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from gateway import __version__
 from gateway.auth.rules import Rules
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.admin.messages import MessageAdmin
+from gateway.broker.core.announcer import EventAnnouncer
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.message import Message
@@ -40,10 +41,14 @@ from gateway.config.errors import start_errors
 from gateway.config.settings import Settings, wrong
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, Handlers, HandlersError, Runner, load
 from gateway.journal import Journal
+from gateway.runtime import local_client
 from gateway.runtime.journal import close_journal, close_tracing, open_journal, open_tracing
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
+from gateway.runtime.local_client import LocalClient
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import OpenStore, last_words, open_the_store, recover_from, tell_of_memory
+from gateway.stores import SQLiteStore, StoreError
+from gateway.stores.backup import FrozenStore, frozen
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
@@ -52,6 +57,7 @@ from gateway.transports.flow.connected import NO_BODY
 from gateway.transports.flow.connection_limits import Capacity, room_for, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
 from gateway.transports.server import NO_LEASE, Lease
+from gateway.transports.wire.link import Remote
 
 if TYPE_CHECKING:
     from gateway.cluster.node import Node
@@ -75,6 +81,16 @@ def _fields_of(kind: Any, settings: Settings) -> dict[str, Any]:
     """The fields of a dataclass that have the name of a setting."""
     names = [each.name for each in fields(kind) if each.name in Settings.model_fields]
     return {name: getattr(settings, name) for name in names}
+
+
+def announce(settings: Settings, broker: Broker) -> None:
+    """Begin to publish events, if the settings say so."""
+    if settings.events:
+        announcer = EventAnnouncer(
+            broker.context, settings.events, settings.events_of, sessions=settings.events_of_sessions
+        )
+        broker.context.announcer = announcer
+        announcer.started()
 
 
 def quotas_of(settings: Settings) -> Quotas:
@@ -115,7 +131,9 @@ class Gateway:
         functions: Runner | None = None,
         journal: Journal | None = None,
         reading: Reading | None = None,
+        store: OpenStore | None = None,
     ) -> None:
+        self._store = store
         self._reading = reading or Reading(lambda: settings)
         self.in_force = InForce(settings, self._reading)  # the settings, which a reload may change
         self.in_force.on_change.append(self._take)
@@ -141,6 +159,7 @@ class Gateway:
         self._finishing = trio.CancelScope(shield=True)
         self._is_finishing = False
         self._server = server
+        self._connections: trio.Nursery | None = None  # where connections live; None: it takes no clients yet
         self.functions = functions  # of the operator; None: there are none
         self.edges: Edges | None = None  # the processes that have the sockets; None: this one has them
         self.remote_edges: EdgeListeners | None = None  # those on other machines; None: it does not listen for them
@@ -276,6 +295,25 @@ class Gateway:
         """Finish nothing more, now and later: what is in memory counts no more."""
         self._finishing.cancel()
 
+    def frozen_store(self) -> AbstractAsyncContextManager[FrozenStore]:
+        """The store's file, which stays as it is for the block, while clients go on.
+
+        Raises StoreError: there is no file of this gateway's own, or it cannot be frozen.
+        """
+        if self.committer is None or not isinstance(self._store, SQLiteStore):
+            raise StoreError(self._no_file())
+        return frozen(self._store, self.committer)
+
+    def _no_file(self) -> str:
+        if self.node is not None:
+            return "the store of a cluster is copied from a standby that is stopped: see docs/cluster.md"
+        return "this gateway has no store: messages are in memory only"
+
+    async def connect_local(self, remote: Remote, peer: str) -> LocalClient:
+        """A STOMP client in this process; see `gateway.runtime.local_client.connect`."""
+        assert self._connections is not None  # it takes clients
+        return await local_client.connect(self._server, self._connections, remote, peer)
+
     def reload(self) -> None:
         """Read again all reloadable files; a file that cannot be used changes nothing."""
         self._reading.forget()
@@ -303,6 +341,7 @@ class Gateway:
         Raises StartError: an edge cannot start, or links of edges cannot be had.
         """
         server = self._server
+        self._connections = nursery
         if decides and settings.edges:
             from gateway.edges.primary import PrimaryLink
             from gateway.runtime.edges import Edges
@@ -371,7 +410,7 @@ async def open_gateway(
     certificates, told = read_certificates(settings), settings
     if standby is not None:
         settings = settings.model_copy(
-            update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": ""}
+            update={"store": "memory", "journal": None, "handlers": "", "trace_endpoint": "", "events": ""}
         )
     elif store is None and edge is None:
         store = await open_the_store(settings)
@@ -394,7 +433,7 @@ async def open_gateway(
                 nursery.start_soon(server.run)
                 if functions is not None:
                     nursery.start_soon(functions.run)
-                gateway = Gateway(told, server, addresses, functions, kept.journal, reading)
+                gateway = Gateway(told, server, addresses, functions, kept.journal, reading, store)
                 gateway.certificates = certificates
                 gateway.tracing, gateway.recovered = kept.tracing, kept.recovered
                 users: Reloadable | None = None
@@ -519,6 +558,7 @@ async def _keeping(
             damaged = recover_from(store, server.broker)  # may block: no listener is open
             assert server.committer is not None  # it came with the store
             server.committer.damaged += damaged
+        announce(settings, server.broker)
         kept.recovered = time.monotonic()
         yield kept
 

@@ -43,6 +43,7 @@ class DiskSpace:
 
     def __init__(self, path: Path, sql: Callable[..., sqlite3.Cursor], reserve: int) -> None:
         self.is_short = False  # the last answer of `shortage`
+        self.is_frozen = False  # the log is not moved into the file
         self._path = path
         self._sql = sql
         self._reserve = reserve
@@ -60,8 +61,29 @@ class DiskSpace:
             return ""
         return f"{free} bytes are free on the disk of {self._path}, and {needed} should be"
 
+    def freeze(self) -> int:
+        """Move the log into the file, and nothing from now on, until `thaw`; returns the size of the file.
+
+        Raises StoreError: the log cannot be moved.
+        """
+        with told(self._path):
+            is_busy, *_ = self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if is_busy:
+                raise StoreError(f"{self._path} is being read: the log cannot be moved into the file now")
+            self._sql("PRAGMA wal_autocheckpoint = 0").fetchall()
+            self.is_frozen = True
+            return self._path.stat().st_size
+
+    def thaw(self) -> None:
+        """Let the file change again."""
+        self.is_frozen = False
+        with told(self._path):
+            self._sql(f"PRAGMA wal_autocheckpoint = {file.LOG_PAGES}").fetchall()
+
     def make_small(self) -> None:
         """Move the log into the file, and shrink a file that is nearly empty."""
+        if self.is_frozen:
+            return
         with told(self._path):
             free = self._free_within()
             if free >= MUCH_FREE and self._size() - free <= LITTLE_LEFT:
@@ -74,6 +96,8 @@ class DiskSpace:
 
         Raises StoreFull: the free space does not suffice; StoreError: it failed for another reason.
         """
+        if self.is_frozen:
+            self.thaw()  # a copy can be made again, and messages that cannot be consumed are worse
         with told(self._path):
             self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             within = self._free_within()

@@ -17,6 +17,7 @@ all else of the batch is written.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,7 @@ class SQLiteStore:
             self._first = dict.fromkeys([place for (place,) in self._sql("SELECT place FROM places")], 0)
             self.token, self._reserved, self._was_clean = self._identity()
             self._sql("UPDATE store SET clean = 0")
+        self._descriptor: int | None = None  # of the file, for copies
         self._room = DiskSpace(path, lambda *statement: self._sql(*statement), reserve)
         self._files = file.identities(path)  # now the log exists, too
 
@@ -221,6 +223,31 @@ class SQLiteStore:
         with told(path):
             self._sql("VACUUM INTO ?", (str(path),))
 
+    @property
+    def is_frozen(self) -> bool:
+        """The file stays as it is: see `gateway.stores.backup`."""
+        return self._room.is_frozen
+
+    def freeze(self) -> int:
+        """Let commits go into the log alone; returns the size of the file, which has all of them so far.
+
+        Raises StoreError: the log cannot be moved into the file.
+        """
+        if self._descriptor is None:
+            with told(self.path):
+                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._room.freeze()
+
+    def thaw(self) -> None:
+        """Let the file change again."""
+        if self.is_frozen:
+            self._room.thaw()
+
+    def descriptor(self) -> int:
+        """A descriptor of the file, which has been frozen; it is closed with the store."""
+        assert self._descriptor is not None
+        return self._descriptor
+
     def interrupt(self) -> None:
         """End the call that is under way, if any, with a StoreError; from any thread."""
         self._connection.interrupt()
@@ -312,6 +339,9 @@ class SQLiteStore:
         finally:
             with told(self.path):
                 self._connection.close()
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

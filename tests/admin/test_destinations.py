@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .running import Running
+from .running import Running, running
 
 
 class TestDestinations:
@@ -54,6 +54,31 @@ class TestDestinations:
         answer = await site.ask("GET", "destination")
         assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
         await alice.aclose()
+
+
+class TestPresence:
+    async def test_the_users_of_a_topic(self) -> None:
+        async with running(policy=[{"match": "/topic/room.*", "presence": True}]) as site:
+            alice, guest = await site.peer(login="alice"), await site.peer(client_id="tablet")
+            await alice.subscribe("/topic/room.7", id="1", presence_info="Alice A.")
+            await guest.subscribe("/topic/room.7", id="1")
+            await guest.settled()
+            await alice.settled()
+            found = await site.get("presence", destination="/topic/room.7")
+            assert (found["total"], found["settling"], found["destination"]) == (2, True, "/topic/room.7")
+            rows = sorted((row["id"], row["user"], row["info"], row["sessions"]) for row in found["users"])
+            assert rows == [("guest:tablet", None, None, 1), ("user:alice", "alice", "Alice A.", 1)]
+            second = await site.get("presence", destination="/topic/room.7", offset=1, limit=1)
+            assert second["users"] == found["users"][1:]
+            assert (await site.get("presence", destination="/topic/room.8"))["users"] == []
+            for name in ("/topic/other", "/queue/a", "room.7"):
+                answer = await site.ask("GET", "presence", destination=name)
+                assert (answer.status, answer.error) == (
+                    404,
+                    "no policy says presence = true for a topic of that name",
+                )
+            await alice.aclose()
+            await guest.aclose()
 
 
 class TestDurable:

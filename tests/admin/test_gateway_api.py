@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,29 @@ from tests.app.asgi import Answer
 from tests.transports.peers import until
 
 from .running import BEARER, Running, running
+
+
+class TestAsyncApi:
+    async def test_functions_and_schemas(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", sys.path.copy())
+        monkeypatch.setattr(sys, "modules", sys.modules.copy())
+        (tmp_path / "greetings.py").write_text(
+            "from gateway.handlers import Handlers, Request\nfunctions = Handlers()\n"
+            '@functions.send("/app/greet")\nasync def greet(request: Request, name: str) -> None: ...\n'
+        )
+        (tmp_path / "order.json").write_text('{"type": "object"}')
+        (tmp_path / "gateway.toml").write_text(
+            'handlers = "greetings:functions"\n[[policy]]\nmatch = "/queue/orders"\nschema = "order.json"\n'
+        )
+        async with running() as here:
+            answer = await here.ask("GET", "/asyncapi.json")
+            document = answer.json
+            settings = await here.get("settings")
+        assert list(document["channels"]) == ["send-app-greet", "policy-queue-orders"]
+        assert document["servers"]["tcp"]["protocol"] == "stomp"
+        assert document["servers"]["websocket"]["pathname"] == "/ws"
+        assert settings["policies"][0]["values"]["schema"].endswith("order.json")
 
 
 class TestOfTheGateway:

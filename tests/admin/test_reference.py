@@ -32,7 +32,9 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     folder = tmp_path / "tables" / "_console"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text("{}")
-    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
+    policies = '[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n'
+    policies += '[[policy]]\nmatch = "/topic/room.*"\npresence = true\n'
+    (tmp_path / "gateway.toml").write_text(policies)
     with start_gateway(
         config=tmp_path / "gateway.toml",
         users_file=tmp_path / "users",
@@ -122,7 +124,7 @@ class Shell:
             assert process.stdout is not None
             seen = b""
             with trio.fail_after(20):
-                while b"event: frame" not in seen:
+                while not {b"event: frame", b"data: the last"} & {*seen.splitlines()}:
                     seen += await process.stdout.receive_some()
             process.kill()
             await process.wait()
@@ -133,8 +135,9 @@ class Shell:
 @pytest.mark.slow
 async def test_examples(gateway: GatewayProcess, table: list[Endpoint], tmp_path: Path) -> None:
     shell = Shell(gateway, tmp_path)
-    # A handover needs a cluster: tests/admin/test_cluster.py has it.
-    endpoints = [each for each in table if each.method != "OPTIONS" and not each.path.endswith("/handover")]
+    # A handover needs a cluster (tests/admin/test_cluster.py), a backup a store (tests/cli/test_backup.py).
+    others = ("/handover", "/backup")
+    endpoints = [each for each in table if each.method != "OPTIONS" and not each.path.endswith(others)]
     endpoints.sort(key=lambda each: each.path.endswith("/drain"))  # nothing goes after it
     try:
         for each in endpoints:

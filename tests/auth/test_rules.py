@@ -196,15 +196,15 @@ class TestRemembering:
         assert access(found, "user-0").permissions is first.permissions  # its session is still there
 
     def test_names_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        index = rules(rule("**", "send", "subscribe")).index
+        index = rules(rule("**", "send", "subscribe", "presence")).index
         found = Permissions(index, "alice", frozenset(), "tcp", RuleNetworks.NONE, max_names=3)
         for number in range(20):
             for action in Action:
                 assert found.find(action, f"/queue/{number}") is (action is not ADMIN)
             assert found.find(SEND, f"/queue/{number}" + 200 * "x")
             assert found.reach(f"/topic/{number}.#") is Coverage.ALL
-        known = [getattr(found, name) for name in ("send", "subscribe", "admin", "_reach")]
-        assert [len(each) for each in known] == [2, 2, 2, 2]
+        known = [getattr(found, name) for name in ("send", "subscribe", "admin", "presence", "_reach")]
+        assert [len(each) for each in known] == [2, 2, 2, 2, 2]
 
 
 def test_addresses() -> None:

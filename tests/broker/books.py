@@ -52,6 +52,7 @@ def audit(scene: Scene) -> None:
             cost["nbytes"] += held
     cost["nbytes"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
     cost["nbytes"] += _audit_logs(broker)
+    cost["nbytes"] += _audit_presence(broker)
     sessions = broker.sessions.values()
     for session in sessions:
         for subscription in session.subscriptions.values():
@@ -121,6 +122,19 @@ def _audit_logs(broker: Broker) -> int:
     cost += 2_048 * sum(isinstance(target, Topic) and target.stream is not None for target in topics)
     assert logs.index == sum(32 * len(stream) for stream in logs._streams.values() if stream.is_stored)
     return cost
+
+
+def _audit_presence(broker: Broker) -> int:
+    """What the users of topics cost; each has a session that is subscribed, or is awaited."""
+    presence = broker.router.presence
+    users = [user for room in presence._rooms.values() for user in room.users.values()]
+    assert all(room.users or room.settles for room in presence._rooms.values())
+    assert all(bool(user.sessions) == (user.departure is None) for user in users)
+    assert presence._away == sum(user.departure is not None for user in users)
+    subscribed = {each for session in broker.sessions.values() for each in session.subscriptions.values()}
+    assert subscribed.issuperset(presence._present)
+    assert sum(sum(user.sessions.values()) for user in users) == len(presence._present)
+    return sum(user.cost for user in users)
 
 
 def _held_in_transactions(session: Session) -> list[Delivery]:

@@ -13,21 +13,29 @@ from .client import Client, Scene
 class Granted:
     """An `Access`.
 
-    `send, subscribe, admin`: patterns of what is allowed; `some`: pattern that somebody subscribes to -> how much of it
-    is allowed; of all others nothing.
+    `send, subscribe, admin, presence`: patterns of what is allowed; `some`: pattern that somebody subscribes to -> how
+    much of it is allowed; of all others nothing.
     """
 
     def __init__(
-        self, send: str = "", subscribe: str = "", admin: str = "", some: Mapping[str, Coverage] | None = None
+        self,
+        send: str = "",
+        subscribe: str = "",
+        admin: str = "",
+        some: Mapping[str, Coverage] | None = None,
+        presence: str = "",
     ) -> None:
         self.sendable: set[str] = set()
         self.answerable: set[str] = set()
         self.asked: list[tuple[Action, str]] = []  # what it was asked, in order
         self.asking: list[str] = []  # the options of the command that explains
-        self.allowed = {
-            action: [Pattern(text) for text in texts.split()]
-            for action, texts in ((Action.SEND, send), (Action.SUBSCRIBE, subscribe), (Action.ADMIN, admin))
+        texts = {
+            Action.SEND: send,
+            Action.SUBSCRIBE: subscribe,
+            Action.ADMIN: admin,
+            Action.PRESENCE: presence,
         }
+        self.allowed = {action: [Pattern(each) for each in text.split()] for action, text in texts.items()}
         self.some = dict(some or {})
 
     def may(self, action: Action, name: str) -> bool:

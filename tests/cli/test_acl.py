@@ -49,6 +49,8 @@ def test_the_page(command: str, answer: str) -> None:
         ("bob subscribe /topic/prices.gold.#", 0, "may subscribe to all that '/topic/prices.gold.#' matches: rule 3"),
         ("anonymous subscribe /user/queue/a", 0, "may subscribe to '/user/anonymous/queue/a': rule 4"),
         ("bob send /app/x --transport websocket", 0, "rule 5 (line 19) allows it"),
+        ("bob presence /topic/prices.gold", 3, "may not see the presence of '/topic/prices.gold': no rule allows it"),
+        ("bob subscribe /presence/topic/a", 3, "may not see the presence of '/topic/a': no rule allows it"),
     ],
 )
 def test_answers(words: str, status: int, answer: str) -> None:

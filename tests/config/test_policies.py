@@ -51,6 +51,7 @@ EVERY_KEY_OF_QUEUES = {
     "visible": ("stored", Visible.STORED),
     "journal_bodies": (4096, "4096"),
     "add_user_id": (True, True),
+    "schema": ("", None),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumerAction.CONFLATE),
@@ -63,6 +64,9 @@ EVERY_KEY_OF_TOPICS = {
     "log_age": (86_400, 86_400.0),
     "journal_bodies": ("none", "none"),
     "add_user_id": (True, True),
+    "schema": ("", None),
+    "presence": (True, True),
+    "presence_grace": ("1 minute", 60.0),
 }
 
 

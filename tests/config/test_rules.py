@@ -106,7 +106,7 @@ WRONG = [
     (
         7,
         'destination = "a"\nallow = ["read"]',
-        'allow: "read" is none of send, subscribe, admin; did you mean subscribe?',
+        'allow: "read" is none of send, subscribe, admin, presence; did you mean subscribe?',
     ),
     (8, 'destination = "a"\nallow = ["send"]\nusers = [1]', "users must be a list of names that is not empty, not [1]"),
     (8, 'destination = "a"\nallow = ["send"]\nusers = ["a*"]', 'users: "a*" is no name: the only wildcard is *, for'),
@@ -134,6 +134,7 @@ WRONG_PATTERNS = [
     ("/reply-topic/#", "needs no rule: a client that knows the name of a temporary destination may send to it"),
     ("/session/events", "needs no rule: every session may use its own"),
     ("/dsub/a", "needs no rule: durable subscriptions have the rules of their topics"),
+    ("/presence/topic/a", "needs no rule: the rules of its topic allow it, by the action presence"),
     ("/topic/a*", 'has a wildcard inside the word "a*"; it must be a whole word'),
     ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may, as a whole word'),
     ("/topic/" + "a." * 64, "has too many words in a destination: "),

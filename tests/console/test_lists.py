@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -122,3 +123,28 @@ def test_names_as_people_gave_them(visit: Visit, front: Front) -> None:
         expect(page.get_by_text("Waiting", exact=True)).to_have_count(1)  # of the durable subscription
         assert visit.faults() == []
         visit.tolerated += ("404",)  # the topic goes with its subscribers
+
+
+def test_the_users_of_a_topic(starting: Callable[..., Front], visiting: Callable[..., Visit], tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/room.*"\npresence = true\n')
+    front = starting(config=tmp_path / "gateway.toml")
+    visit = visiting(front)
+    port = front.gateway.tcp_port
+    with Client(port, "ada") as tab, Client(port, "ada") as second, Client(port, "bob") as other, Client(port) as guest:
+        tab.subscribe("/topic/room.7", **{"presence-info": "Countess of Lovelace"})
+        page = visit.open("destination?name=/topic/room.7")
+        present = page.get_by_role("region", name="Table of users")
+        expect(present.locator("tbody tr")).to_have_count(1)
+        expect(present.get_by_text("Countess of Lovelace")).to_be_visible()
+        expect(page.get_by_text("users may still come back")).to_be_visible()
+        for each in (second, other, guest):
+            each.subscribe("/topic/room.7")
+        guest.subscribe("/presence/topic/room.7")
+        expect(present.locator("tbody tr")).to_have_count(3)
+        expect(present.locator("tbody tr").filter(has_text="ada").locator("td").first).to_have_text("2")
+        expect(present.get_by_text("guest ")).to_be_visible()
+        assert visit.faults() == []
+        visit.open("destination?name=/presence/topic/room.7")
+        expect(page.get_by_role("heading", level=1)).to_have_text("/presence/topic/room.7")
+        expect(page.get_by_role("link", name="Publish")).to_have_count(0)  # no client can send to it
+        visit.tolerated += ("404",)

@@ -57,7 +57,10 @@ def test_durability(machine: Machine) -> None:
     machine.run(f"mkdir -p {STATE}")
     machine.write("gateway.toml", "\n".join([block.text for block in blocks("docs/durability.md")]))
     machine.serve()
-    machine.run("gateway send /queue/work tea; gateway send /topic/news gone")
+    machine.run("gateway send /queue/work tea; gateway send /topic/news gone; mkdir -p /var/backups")
+    once, often = listed("docs/durability.md", "Copies")
+    assert machine.run(once).endswith(" bytes, whole\n")
+    assert "whole" in machine.run(f"timeout 5 {often} || true")
     machine.stop()
     for command in listed("docs/durability.md", "A damaged file"):
         machine.run(command)
@@ -75,6 +78,27 @@ def test_handlers(machine: Machine) -> None:
     machine.serve(serve)
     assert machine.run("gateway subscribe /app/prices --count 1") == '{"tea": 3.2}\n'
     assert machine.run("gateway send /app/greet/bob ''").startswith("1 message sent")
+
+
+def test_schemas(machine: Machine) -> None:
+    policy, schema, program = blocks("docs/schemas.md")
+    machine.write("gateway.toml", policy.text)
+    machine.write("order.json", schema.text)
+    machine.write("shop.py", program.text)
+    machine.serve("GATEWAY_HANDLERS=shop:app gateway serve")
+    machine.run("""gateway send /queue/orders '{"id": 7, "items": [{"price": 2}]}'""")
+    refused = machine.run("""gateway send /queue/orders '{"id": 7, "items": [{"price": -2}]}' 2>&1 || true""")
+    (sentence,) = [line for line in listed("docs/schemas.md") if line.startswith("messages to")]
+    assert sentence in refused
+    machine.run("""gateway send /app/shop/3/order '{"items": [{"name": "tea", "price": -2}]}'""")
+    letter = machine.run("gateway subscribe /queue/dlq.app --count 1 --json")
+    assert "the body: items.0.price: Input should be greater than 0" in letter
+    document = json.loads(machine.run("curl -s http://127.0.0.1:8000/asyncapi.json"))
+    assert list(document["channels"]) == [
+        "send-app-shop-shop-order",
+        "send-app-shop-shop-order-reply",
+        "policy-queue-orders",
+    ]
 
 
 def test_selectors(machine: Machine) -> None:
@@ -157,10 +181,43 @@ print(Client().post("/orders", {"text": sys.argv[1]}).status_code, models.Outgoi
 """
 
 
+def test_publishing_over_http(machine: Machine) -> None:
+    (settings,) = [block.text for block in blocks("docs/howto-publish.md") if block.kind == "toml"]
+    (curl,) = [block.text for block in blocks("docs/howto-publish.md") if block.kind == "sh"]
+    rule = '[[rule]]\ndestination = "/queue/#"\nusers = ["ann"]\nallow = ["subscribe"]\n'
+    machine.write("gateway.toml", settings + rule)
+    for user in ("shop", "ann"):
+        machine.run(f"echo secret | gateway passwd users.txt {user}")
+    machine.serve()
+    for _ in range(2):
+        assert machine.run(curl) == '{"published":1}'
+    machine.run("echo secret > ann.txt")
+    ann = "gateway subscribe /queue/orders --timeout 2 --url stomp://ann@127.0.0.1 --passcode-file ann.txt"
+    assert machine.run(f"{ann} 2> /dev/null") == "two cups\n"
+    assert machine.run(curl.replace("queue/orders", "queue/wages")).startswith('{"error":"access refused: ')
+
+
+def test_server_sent_events(machine: Machine) -> None:
+    (program,) = blocks("docs/sse.md")
+    (curl,) = listed("docs/sse.md")
+    machine.write("prices.mjs", program.text)
+    machine.serve()
+    machine.run("node --experimental-eventsource --no-warnings prices.mjs > node.log 2>&1 & node=$!")
+    machine.run(f"{curl} > curl.log 2>&1 & curl=$!")
+    both = "gateway send /topic/prices tea && grep -qx tea node.log && grep -qx 'data: tea' curl.log"
+    machine.run(f"timeout 30 bash -c \"until {both}; do sleep 0.1; done\" > /dev/null 2>&1")
+    machine.stop()
+    machine.serve()
+    again = "gateway send /topic/prices milk && grep -qx milk node.log"
+    machine.run(f"timeout 30 bash -c \"until {again}; do sleep 0.1; done\" > /dev/null 2>&1")
+    machine.run("kill $node")
+
+
 def test_web_applications(machine: Machine) -> None:
     """With a gateway, without one, and with one again."""
     for block in blocks("docs/howto-publish.md"):
-        machine.write(block.file or "", block.text)
+        if block.kind == "python":
+            machine.write(block.file or "", block.text)
     machine.write("web.py", DJANGO)
     machine.run("mkdir orders; mv models.py views.py orders")
     machine.run("hypercorn shop:app --bind 127.0.0.1:8080 > shop.log 2>&1 & shop=$!")

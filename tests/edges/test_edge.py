@@ -150,6 +150,33 @@ async def test_a_session_of_topics_moves(harness: Harness, edge: LinkedEdge, aut
     assert outbox.size == 0
 
 
+async def test_presence_outlives_the_primary(
+    make_harness: MakeHarness, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Users who move are neither told to leave nor to join, and watchers get a list that no gap is before."""
+    harness = make_harness(policies={"/topic/room": {"presence": True, "presence_grace": 10.0}})
+    edge = LinkedEdge(harness, "1")
+    monkeypatch.setattr(Harness, "door", lambda of: edge.server)
+    user = await harness.session("tcp", client_id="u")
+    await user.subscribe("/topic/room", presence_info="here")
+    await trio.sleep(11)  # it has settled
+    watcher = await harness.session("tcp")
+    await watcher.subscribe("/presence/topic/room", id="w")
+    first = await watcher.frame("MESSAGE")
+    edge.cut()
+    await trio.sleep(1)
+    assert not harness.broker.sessions
+    edge.connect_again()
+    await trio.sleep(20)
+    again = await watcher.frame("MESSAGE")
+    assert (first["event"], again["event"], "gap" in again.headers) == ("list", "list", False)
+    assert b'"id":"guest:u","user":null,"info":"here","sessions":1' in again.body
+    other = await harness.session("tcp", client_id="o")
+    await other.subscribe("/topic/room")
+    joined = await watcher.frame("MESSAGE")
+    assert (joined["event"], b"guest:o" in joined.body) == ("join", True)
+
+
 @pytest.mark.parametrize(
     ("frames", "moves"),
     [

@@ -144,10 +144,6 @@ async def no_name(request: Request) -> None:
     raise NotImplementedError
 
 
-async def two(request: Request, name: str, other: str) -> None:
-    raise NotImplementedError
-
-
 async def nothing() -> None:
     raise NotImplementedError
 
@@ -159,7 +155,7 @@ class TestCalling:
         with pytest.raises(ValueError, match=r"^plain for '/app/a' must be an `async def`: .*trio.to_thread.run_sync"):
             Handlers().send("/app/a")(plain)  # type: ignore[type-var]
 
-    @pytest.mark.parametrize("call", [no_name, two, nothing])
+    @pytest.mark.parametrize("call", [no_name, nothing])
     def test_other_arguments(self, call: Callable[..., object]) -> None:
         sentence = rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
         with pytest.raises(ValueError, match=sentence):

@@ -156,7 +156,7 @@ class TestFailures:
             ("reject", "no such customer", "rejected"),
             ("reject in lines", r"a b\c\\x00c\\ud800", "rejected"),
             ("hang", "timeout after 5 s", "max-attempts"),
-            ("wrong type", "TypeError", "max-attempts"),
+            ("wrong type", "PydanticSerializationError", "max-attempts"),
             *((destination, "CannotSend", "max-attempts") for destination in ("/topic/*", "/app/nobody", "/nowhere")),
         ],
     )
@@ -173,7 +173,7 @@ class TestFailures:
             if ending == "hang":
                 await gate.pass_through(request)
             if ending == "wrong type":
-                return {"a": 1}
+                return object()
             raise Reject("no such customer" if ending == "reject" else "a\nb:\0c\ud800")
 
         hall = make_hall({"/handlers/send/#": {"dead_letter": "/queue/dead", "max_attempts": 1}}).begin()

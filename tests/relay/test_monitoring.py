@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.client import StompServer
 from gateway.config.values import Address
+from gateway.process import pages
 from gateway.relay import monitoring as module
 from gateway.relay.link import ServerLink
 from gateway.relay.monitoring import serving
@@ -169,7 +170,7 @@ class TestPages:
 
     def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sixteen of those would keep everybody else out."""
-        monkeypatch.setattr(module, "ANSWER_TIMEOUT", 0.5)
+        monkeypatch.setattr(pages, "ANSWER_TIMEOUT", 0.5)
         with socket.create_connection((HOST, port), timeout=0.1) as slow:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: ")
             eventually(lambda: has_gone(slow))

@@ -4,6 +4,7 @@
     reply-to          `subscribe` and `send`: the program that answers uses its own rights, and must not lend them
     SUBSCRIBE         `subscribe`; of a pattern, at all that it matches
     x-queue-name      `subscribe` also at the queue of that name: its consumers take messages from each other
+    /presence/TOPIC   `presence` at the topic
     queue arguments   `admin` where they change the queue for all its users, `send` where dead letters are to go
 
 An accepted SEND stays accepted, in transactions and when it is delayed: rules that change later do not undo it.
@@ -119,6 +120,10 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
     access = peer.access
     assert access is not None  # else the router does not ask
     check_words(name, written)
+    if names.is_presence(name):
+        _check_presence(peer, access, name)
+        check_dead_letters(peer, options.queue_arguments)
+        return
     coverage = _coverage(peer, access, name)
     if coverage is Coverage.NONE:
         raise _refusal(peer, access, Action.SUBSCRIBE, name, written)
@@ -134,6 +139,12 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
         raise _refusal(peer, access, Action.SUBSCRIBE, name, written, why, "all of ")
 
 
+def _check_presence(peer: Peer, access: Access, name: str) -> None:
+    topic = name.removeprefix(names.PRESENCE)
+    if not access.may(Action.PRESENCE, topic):
+        raise _refusal(peer, access, Action.PRESENCE, topic, topic)
+
+
 def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_shared: bool) -> AccessLost | None:
     """The error that ends a session because rules that have changed do not allow a subscription of it; None: they do.
 
@@ -142,15 +153,21 @@ def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_s
     """
     access = peer.access
     assert access is not None
-    if is_shared and not _may_share(access, options):
+    action = Action.SUBSCRIBE
+    if names.is_presence(name):
+        action, name = Action.PRESENCE, name.removeprefix(names.PRESENCE)
+        if access.may(action, name):
+            return None
+        written = name
+    elif is_shared and not _may_share(access, options):
         name = names.QUEUE + options.queue_name
     # Of a pattern a part is not enough, as with a new SUBSCRIBE.
     elif _coverage(peer, access, name) is Coverage.ALL:
         return None
-    command = _command(access, peer.login, Action.SUBSCRIBE.value, written)
-    what = f"{peer.login[:80]} may no longer subscribe to {written[:80]!r}"
+    command = _command(access, peer.login, action.value, written)
+    what = f"{peer.login[:80]} {_MAY_NO_LONGER[action]} {written[:80]!r}"
     why = f"the rules or groups have changed: {what} as it did; {command} says why"
-    return AccessLost(_REFUSED, why, access.reason(Action.SUBSCRIBE, _known_as(peer, name)))
+    return AccessLost(_REFUSED, why, access.reason(action, _known_as(peer, name)))
 
 
 def _may_share(access: Access, options: SubscribeOptions) -> bool:
@@ -178,6 +195,11 @@ _MAY_NOT = {
     Action.SEND: "may not send to",
     Action.SUBSCRIBE: "may not subscribe to",
     Action.ADMIN: "may not administer",
+    Action.PRESENCE: "may not see the presence of",
+}
+_MAY_NO_LONGER = {
+    Action.SUBSCRIBE: "may no longer subscribe to",
+    Action.PRESENCE: "may no longer see the presence of",
 }
 
 

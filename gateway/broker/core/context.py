@@ -17,7 +17,7 @@ from .counters import Counters, Tallies
 from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Fillable, Outbox
-from .ports import Application, Destinations, Peer
+from .ports import Announcer, Application, Destinations, Peer
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage
@@ -42,6 +42,7 @@ class Context:
     work_limits: WorkLimits = WORK_LIMITS  # the work of one turn, and what stays in memory
     storage: Storage | None = None  # write-behind to the store; None: messages end with the process
     records: EventLog = field(default_factory=NullEventLog)  # the event log
+    announcer: Announcer | None = None  # publishes events for applications; None: they want none
     application: Application | None = None  # the functions behind `/app/`; None: there are none
     counters: Counters = field(default_factory=Counters)  # totals since the start
     ages: MessageAges = field(init=False)  # when messages came, by their numbers

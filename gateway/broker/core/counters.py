@@ -24,7 +24,7 @@ LOSSES: tuple[Drop, ...] = ("queue-full", "rejected", "max-attempts", "expired")
 """The drops that count as losses of a destination."""
 ERRORS = tuple(
     "malformed too-large not-allowed access-refused access-lost login-refused renewal-refused no-common-version "
-    "too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
+    "schema too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
 )
 """The `cause` of each `ProtocolError`."""
 EARLY = ("draining", "handshake")
@@ -33,7 +33,7 @@ TLS or no WebSocket was to be had of the client."""
 METHODS = ("passcode", "token", "ticket", "cookie", "certificate", "custom", "none", "admin", "other")
 """The kind of credentials that were refused; `admin`: the token of the admin API; `other`: the kind is not known, or
 the credentials were not looked at, because their address had failed too often."""
-ACTIONS = ("send", "subscribe", "admin")
+ACTIONS = ("send", "subscribe", "admin", "presence")
 """The actions that rules refuse."""
 
 
@@ -71,6 +71,7 @@ class Counters:
     heartbeat_timeouts: int = 0  # sessions ended because the client was silent
     slow_consumers: int = 0  # sessions ended because the client did not read
     misspelt_headers: int = 0  # headers of SUBSCRIBE that are not known and look like one that is
+    events_lost: int = 0  # events for applications that found no room
     held_publishers: int = 0  # times a connection was not read because a receiver or the memory was over its mark
 
     def fail(self, error: ProtocolError) -> None:

@@ -131,6 +131,7 @@ class Peer(Protocol):
     transport: str  # `tcp` or `websocket`
     access: Access | None  # the user's rights; None: all
     names: bytes  # the fields that its rows in the journal have in common; the event log writes it
+    ended: bool  # the client sent DISCONNECT
 
     @property
     def temporaries(self) -> TemporaryNames:
@@ -158,7 +159,7 @@ class Destinations(Protocol):
         `unseen`: what it comes of is not in the store yet, so that no client may see it.
         """
 
-    def tell_requester(self, head: Head, why: Literal["expired"]) -> None:
+    def tell_requester(self, head: Head, why: Literal["expired", "rejected"], reason: str) -> None:
         """Tell the sender of a SEND with `mandatory:true` that it has failed."""
 
     def forget_if_idle(self, target: Any) -> None:
@@ -169,6 +170,27 @@ class Destinations(Protocol):
 
     def find(self, name: str) -> Any:
         """The destination of that canonical name; None: there is none."""
+
+
+class Announcer(Protocol):
+    """Publishes events for applications (`core/announcer.py`).  Asked where sessions, subscriptions and dead letters
+    come and go, never for a message that is delivered.
+    """
+
+    def subscribed(self, subscription: Any) -> None:
+        """A subscription has joined its destination."""
+
+    def unsubscribed(self, subscription: Any) -> None:
+        """A subscription is about to leave its destination."""
+
+    def became_dead_letter(self, source: str, message: Any, headers: Mapping[str, str]) -> None:
+        """A message of the queue `source` became a dead letter with these headers."""
+
+    def session_begun(self, session: Peer) -> None:
+        """A client has logged in."""
+
+    def session_ended(self, session: Peer, why: str | None) -> None:
+        """A session has left the broker; `why`: None: the client said DISCONNECT, or was sent away."""
 
 
 Value = int | str | None | Mapping[str, str]

@@ -69,6 +69,12 @@ class WorkLimits:
     # Seconds between two looks at the position of an offset.
     offset_pause: float = 5.0
 
+    # Users in one list of a topic's presence, and bytes of them.
+    presence_users: int = 1_000
+    presence_bytes: int = 256 * _KIB
+    # Users of all topics that may come back: beyond that a lost connection is a leave at once.
+    presence_away: int = 100_000
+
     # sessions
 
     # Destinations to which a user may send, and that are remembered: beyond that it is found out again.

@@ -136,6 +136,12 @@ SUBSCRIBE = (
         "A header for the number of each message, on a topic with a stream or on a queue.",
         Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
+    # All watchers of the topic's presence get it with each list.
+    _honoured(
+        "What the topic's [presence](presence.md) tells of the user, like its name for people. Elsewhere it has no "
+        "effect.",
+        Spelling("presence-info", values.Text(1_000), "presence_info"),
+    ),
     # Refused and not ignored: the program would get messages that it has asked to be left out.
     _refused(
         _NOT_STREAMED,

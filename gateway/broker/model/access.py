@@ -10,6 +10,7 @@ class Action(Enum):
     SEND = "send"
     SUBSCRIBE = "subscribe"
     ADMIN = "admin"
+    PRESENCE = "presence"
 
 
 class Coverage(Enum):

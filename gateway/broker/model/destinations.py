@@ -12,6 +12,7 @@
     /reply-queue/TOKEN      SEND: the temporary queue of a session, as its `reply-to` names it; also /reply-topic/
     /app/NAME               handled by functions of the server's operator
     /session/events         SUBSCRIBE: events of this session; SEND to /session/renew extends it, see `renewal`
+    /presence/topic/NAME    SUBSCRIBE: the users that are subscribed to /topic/NAME, see `topic/presence`
 
 The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded.
 """
@@ -33,6 +34,8 @@ APP = "/app/"
 TEMPORARY = ("/temp-queue/", "/temp-topic/")
 REPLY_QUEUE = "/reply-queue/"
 REPLY_TOPIC = "/reply-topic/"
+PRESENCE = "/presence"
+"""What stands before the name of a topic in the name of its presence."""
 HANDLERS = "/handlers/"
 """Start of the names of queues of the operator's functions; clients cannot name one."""
 
@@ -57,6 +60,7 @@ _FORMS = {
     "/app/NAME": APP,
     EVENTS: None,
     RENEW: None,
+    f"{PRESENCE}/topic/NAME": None,
 }
 STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() if start is not None}
 """Start of a name -> start of its canonical name."""
@@ -77,8 +81,9 @@ MAX_DESTINATIONS = 64
 DURABLE = "/dsub/"
 """Start of the names of queues of durable and shared subscriptions; clients cannot name one."""
 
-HIDDEN = (USER, HANDLERS, DURABLE)
-_TOPICS = (TOPIC, USER, DIRECT, FANOUT, REPLY_TOPIC)
+_PRESENCE = PRESENCE + "/"
+HIDDEN = (USER, HANDLERS, DURABLE, _PRESENCE)
+_TOPICS = (TOPIC, USER, DIRECT, FANOUT, REPLY_TOPIC, _PRESENCE)
 _PATTERNED = (TOPIC, USER)
 _OF_USERS = ("queue/", "topic/", "exchange/")
 
@@ -110,6 +115,11 @@ _IN_A_WORD = str.maketrans({character: f"%{ord(character):02X}" for character in
 def is_topic(name: str) -> bool:
     """True if a canonical name is a topic's."""
     return name.startswith(_TOPICS)
+
+
+def is_presence(name: str) -> bool:
+    """True if a name is that of the presence of a topic."""
+    return name.startswith(_PRESENCE)
 
 
 def is_temporary(destination: str) -> bool:
@@ -166,6 +176,10 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
         check_type(destination, name, multicast)
         check_pattern(name, destination)
         return name
+    if is_presence(destination):
+        name = PRESENCE + _observed(user, destination)
+        check_type(destination, name, multicast)
+        return name
     # To know the name from a `reply-to` is to be allowed to answer, and not to read the answers of others.
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
@@ -177,6 +191,18 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
         raise NotAllowed("wildcards are for topics", f"{destination[:80]!r} must name one destination")
     check_pattern(name, destination)
     _check_foreign(name, destination)
+    return name
+
+
+def _observed(user: str, destination: str) -> str:
+    """The topic whose presence that is."""
+    topic = destination[len(PRESENCE) :]
+    name = canonical_for(user, topic) if topic.startswith((TOPIC, "/exchange/amq.topic/")) else ""
+    if not name or has_wildcard(name):
+        raise NotAllowed(
+            "presence of no single topic",
+            f"subscribe to {PRESENCE}/topic/NAME, without wildcards: {destination[:80]!r} is not of that form",
+        )
     return name
 
 
@@ -260,6 +286,11 @@ def _alias(destination: str, multicast: bool | None) -> str:
         raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
     if destination.startswith(TEMPORARY):
         raise NotAllowed("unsupported kind of destination", f"{destination[:80]!r} is for its own session only")
+    if is_presence(destination):
+        raise NotAllowed(
+            "unsupported kind of destination",
+            f"{destination[:80]!r} is only for SUBSCRIBE: the server lists the users of the topic there",
+        )
     if destination.lstrip().startswith("/"):  # a typing error, and a queue of that name would keep messages unread
         raise NotAllowed(
             "unsupported kind of destination",

@@ -125,6 +125,7 @@ class SubscribeOptions:
     resume: str = ""  # the name under which its offset is kept; empty: not given
     include_seq: str = ""  # the name of a header that tells each message's seq; empty: none
     queue_arguments: QueueArguments | None = None  # arguments for the queue that the SUBSCRIBE creates; None: none
+    presence_info: str = ""  # what the topic's presence tells of the user; empty: not given
 
 
 NO_OPTIONS = SubscribeOptions()

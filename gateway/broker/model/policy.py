@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from .patterns import Pattern, overlap
 
@@ -68,6 +68,13 @@ class LateAck(Enum):
     ERROR = "error"
 
 
+class BodySchema(Protocol):
+    """A check of message bodies, which the broker knows no more of."""
+
+    def refusal(self, body: bytes) -> str:
+        """Why a body does not fit, as the end of a sentence that repeats nothing of it; empty: it fits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Policy of one destination."""
@@ -110,6 +117,9 @@ class Policy:
     # the part of a body that the journal keeps, in its words; None: the journal's default
     journal_bodies: str | None = None
     add_user_id: bool = False  # the broker writes the sender's name into a header of each message
+    schema: BodySchema | None = None  # the bodies that clients may send; None: all
+    presence: bool = False  # clients may learn the users of a topic, see `topic/presence`
+    presence_grace: float = 10.0  # seconds for which a user whose connection is lost stays present; 0: none
 
     @property
     def keeps_stream(self) -> bool:
@@ -209,6 +219,9 @@ class Policies:
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]
         self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
+        self._of_bodies = [(pattern, values["schema"]) for pattern, values in self._rules if "schema" in values]
+        self.checks_bodies = any(schema for _, schema in self._of_bodies)  # some of them set `schema`
+        self.tells_presence = any(values.get("presence") for _, values in self._rules)  # some of them set `presence`
         late = [pattern.text for pattern, values in self._rules if values.get("visible") is Visible.STORED]
         # some of them say of topics that messages are seen when they are stored
         self.shows_stored = any(not text.startswith("/queue/") for text in late)
@@ -232,6 +245,14 @@ class Policies:
         for pattern, adds in self._of_senders:
             if pattern.matches(name):
                 found = adds
+        return found
+
+    def schema_of(self, name: str) -> BodySchema | None:
+        """The schema of that name's policy; faster than `find`, for few policies set one."""
+        found = None
+        for pattern, schema in self._of_bodies:
+            if pattern.matches(name):
+                found = schema
         return found
 
     def is_durable(self, name: str, *, persistent: bool | None) -> bool:

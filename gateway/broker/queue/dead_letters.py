@@ -12,6 +12,7 @@ A consumer can rely on all of them: a header that the sender wrote under one of 
 
 from gateway.codec import Head
 
+from ..core.context import Context
 from ..model.message import DEAD_LETTER, Message
 from ..model.options import SendOptions, shared
 
@@ -43,6 +44,13 @@ def head_of(message: Message, why: str, source: str, target: str, now: float) ->
     head = Head.of("SEND", headers)
     head.derived = DEAD_LETTER
     return head
+
+
+def tell(context: Context, source: str, message: Message, why: str, head: Head) -> None:
+    """Record the dead letter that a message of the queue `source` becomes, and announce it."""
+    context.records.ended("dead_lettered", source, message, reason=why, headers=head.headers)
+    if context.announcer is not None:
+        context.announcer.became_dead_letter(source, message, head.headers)
 
 
 def options_of(message: Message) -> SendOptions:

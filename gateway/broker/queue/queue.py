@@ -22,6 +22,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import Literal
 
 from ..core.ages import Age
 from ..core.context import Context
@@ -422,15 +423,19 @@ class Queue:
         """The time of a kept message, which does not wait, is over."""
         self.context.counters.expired += 1
         self.context.records.ended("expired", self.name, message)
-        # Not where a topic has filled the queue: another subscriber may have got its copy.
-        if message.options.mandatory and not (self.private or self.filled_by_topic):
-            self.context.destinations.tell_requester(message.head, "expired")
+        self._tell_requester(message, "expired")
         if self.policy.dead_letter_expired:
             self._dead_letter(message, "expired")
         else:
             self.tally.expired += 1
             self.context.counters.expired_for_good += 1
             self.let_go(message)
+
+    def _tell_requester(self, message: Message, why: Literal["expired", "rejected"]) -> None:
+        # Not where a topic has filled the queue: another subscriber may have got its copy.
+        if message.options.mandatory and not (self.private or self.filled_by_topic):
+            reason = message.history.reason if why == "rejected" and message.history is not None else ""
+            self.context.destinations.tell_requester(message.head, why, reason)
 
     def _expire_waiting(self, message: Message) -> None:
         self._dispatcher.withdraw(message)
@@ -452,7 +457,7 @@ class Queue:
         self.tally.dead_lettered += 1
         context.dead_letters_under_way += 1
         try:
-            context.records.ended("dead_lettered", self.name, message, reason=why, headers=head.headers)
+            dead_letters.tell(context, self.name, message, why, head)
             context.destinations.deposit(target, head, message.body, options, unseen=unseen)
         finally:
             context.dead_letters_under_way -= 1
@@ -601,8 +606,10 @@ class Queue:
         """Carry out the verdict on a failed message; True: it goes back to its place now."""
         match verdict:
             case DeadLetter(why):
+                self._tell_requester(message, "rejected")
                 self._dead_letter(message, why)
             case Discard(why):
+                self._tell_requester(message, "rejected")
                 self.drop_message(message, why)
             case RequeueAfter(seconds) if not self.has_expired(message):
                 scheduler = self.context.scheduler

@@ -1,5 +1,7 @@
 """Requests that fail at once: a SEND with `mandatory:true` needs a consumer, and its sender hears if there is none.
 
+It also hears if the message expires before a consumer has taken it, or if its consumers have rejected it for good.
+
 The answer is a message to the SEND's `reply-to`, with `reply-error`, the sender's `correlation-id` and a sentence as
 its body.  In AMQP 0-9-1 the flag of that name (basic.publish) has the message returned; STOMP has no frame for that.
 """
@@ -15,11 +17,12 @@ from ..queue.queue import Queue
 from ..topic.topic import Topic
 from .registry import Registry
 
-Failure = Literal["no-consumer", "expired"]
+Failure = Literal["no-consumer", "expired", "rejected"]
 
 _SENTENCES: dict[Failure, str] = {
     "no-consumer": "{} has no consumer",
     "expired": "no consumer of {} has taken the message in time",
+    "rejected": "the consumers of {} have rejected the message",
 }
 
 
@@ -41,11 +44,14 @@ def has_consumer(registry: Registry, name: str) -> bool:
     return any(each.subscriptions for each in followed)
 
 
-def answer(head: Head, why: Failure) -> tuple[str, Head, bytes]:
-    """The destination, the head and the body of the answer to a SEND that failed."""
+def answer(head: Head, why: Failure, reason: str) -> tuple[str, Head, bytes]:
+    """The destination, the head and the body of the answer to a SEND that failed.
+
+    `reason`: why the consumer has rejected it, in its words; empty: it gave none.
+    """
     headers = head.headers
     told = {"destination": headers["reply-to"], "reply-error": why, "content-type": "text/plain;charset=utf-8"}
     if "correlation-id" in headers:
         told["correlation-id"] = headers["correlation-id"]
-    sentence = _SENTENCES[why].format(headers["destination"])
+    sentence = _SENTENCES[why].format(headers["destination"]) + (f": {reason}" if reason else "")
     return names.canonical(headers["reply-to"]), Head.of("SEND", told), sentence.encode()

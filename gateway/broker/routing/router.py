@@ -23,10 +23,12 @@ from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PLAIN, Retain, SendOptions
 from ..model.policy import Policies, Visible
 from ..queue.queue import Queue
+from ..topic.presence import TopicPresence
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
 from . import mandatory
+from .body_check import BodyCheck
 from .dedup import DedupIds, digest
 from .registry import Registry
 from .scheduled import ScheduledSends
@@ -46,9 +48,11 @@ class Router:
         self._patterns = registry.patterns
         self.policies = policies
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
+        self._bodies = BodyCheck(policies) if policies.checks_bodies else None
         self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)  # checks those of clients
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
+        self.presence = TopicPresence(context, policies)  # the users of topics
 
     @property
     def number(self) -> int:
@@ -69,6 +73,8 @@ class Router:
         if context.checks_sends or (target is None and not self._has_only_patterns(destination)):
             self.send(self.prepare(head, body, destination, options, sender))
             return
+        if self._bodies is not None:
+            self._bodies.check(destination, body)
         if self._stamps is not None:
             head = self._stamps(head, destination, sender)
         context.last_number += 1
@@ -92,6 +98,8 @@ class Router:
         """What takes many messages by `accept_run`, if they ask for nothing special; None: each goes by `publish`."""
         target = self._destinations.get(destination)
         if target is None or self._context.checks_sends or not target.takes_runs:
+            return None
+        if self._bodies is not None and self._bodies.schema_of(destination) is not None:
             return None
         return None if self.registry.fans_out and isinstance(target, Topic) else target
 
@@ -148,6 +156,8 @@ class Router:
                 name, addressed = self._for_function(name, addressed, sender)
             elif self._stamps is not None and sender is not None:
                 addressed = self._stamps(addressed, name, sender)
+            if self._bodies is not None:
+                self._bodies.check(name, body)
             targets.append((name, addressed))
         if options.retain is not None:
             self.retained.check(name for name, _ in targets)
@@ -285,9 +295,9 @@ class Router:
             self._context.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
 
-    def tell_requester(self, head: Head, why: mandatory.Failure) -> None:
-        """Tell the sender of a SEND with `mandatory:true` that it has failed."""
-        self.deposit(*mandatory.answer(head, why), PLAIN)
+    def tell_requester(self, head: Head, why: mandatory.Failure, reason: str = "") -> None:
+        """Tell the sender of a SEND with `mandatory:true` that it has failed.  `reason`: the words of a consumer."""
+        self.deposit(*mandatory.answer(head, why, reason), PLAIN)
 
     # the way to a destination
 

@@ -36,8 +36,11 @@ def join(context: Context, router: Router, subscription: Subscription) -> None:
         authorization.check_subscribe(peer, name, destination, subscription.options)
     if name.startswith(names.APP):
         _ask_function(context, router, name, subscription)
+    elif names.is_presence(name):
+        _watch(router, name, subscription)
     elif names.is_topic(name):
         _subscribe_topic(router, name, subscription)
+        router.presence.enter(name, subscription)
     else:
         _subscribe_queue(router, name, subscription)
 
@@ -56,6 +59,22 @@ def _ask_function(context: Context, router: Router, name: str, subscription: Sub
     _subscribe_topic(router, reply_to, subscription)
     asked = {"destination": name, "reply-to": reply_to, "user-id": peer.user, "session": peer.id}
     router.send(PreparedSend([(queue, Head.of("SEND", asked))], b"", PLAIN, peer.id, 0.0))
+
+
+def _watch(router: Router, name: str, subscription: Subscription) -> None:
+    """Tell a subscription of the users of a topic."""
+    options = subscription.options
+    lasts = options.durable or options.durable_name or options.queue_name or options.resume
+    if lasts or options.browser or options.start is not None or options.include_seq:
+        raise NotAllowed(
+            "presence has no past",
+            f"{subscription.destination[:80]!r} tells of the users that are there now: leave out what asks for a "
+            "durable or shared subscription, a browser or replay",
+        )
+    router.presence.check(name)
+    watched = router.registry.topic(name)
+    watched.join(subscription)
+    router.presence.show(watched, subscription)
 
 
 def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> None:

@@ -274,6 +274,8 @@ class Session:
         self.depart(unsent, lost=not self.ended)
         why = "error" if self.failed else None if self.ended else "connection lost"
         self._context.records.tell("disconnected", self, reason=why)
+        if self._context.announcer is not None:
+            self._context.announcer.session_ended(self, why)
         self._on_close(self)
 
     def depart(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> None:

@@ -160,6 +160,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._quota.count(options, names, sign=1)
         self[name] = subscription
         subscription.records.subscribed(subscription)
+        if self._context.announcer is not None:
+            self._context.announcer.subscribed(subscription)
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
         return subscription
@@ -247,9 +249,12 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self.acknowledging.pop(subscription.key, None)
         self._context.subscriptions -= 1
         subscription.records.unsubscribed(subscription, why)
+        if self._context.announcer is not None:
+            self._context.announcer.unsubscribed(subscription)
         names = len(subscription.destination) + len(subscription.id or "")
         self._quota.count(subscription.options, names, sign=-1)
         self._router.replay.offsets.leave(subscription)
+        self._router.presence.leave(subscription, is_goodbye=why is None or self._peer.ended)
         # A private queue goes with its topic's subscription: nothing comes back to it.
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)

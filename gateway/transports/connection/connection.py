@@ -51,13 +51,13 @@ _LONGEST_WAIT_FOR_REPLACED = 2.0
 
 
 class Connection:
-    """A client's connection; `Connected` explains its attributes."""
+    """A client's connection; `Connected` explains its attributes.  `failure`: why it ends, as the client is told."""
 
     # One for each connection, of which ten thousand may be idle: without a dictionary it costs some 200 bytes less.
     __slots__ = (
-        *("_close_scope", "_decoder", "_ending", "_failure", "_gone", "_has_left", "_heartbeats", "_incomplete"),
+        *("_close_scope", "_decoder", "_ending", "_gone", "_has_left", "_heartbeats", "_incomplete"),
         *("_is_replaced", "_last_frame", "_link", "_nursery", "_observer", "_server"),
-        *("session", "session_expiry", "slot", "writer"),
+        *("failure", "session", "session_expiry", "slot", "writer"),
     )
 
     edge = None
@@ -74,7 +74,7 @@ class Connection:
         self._decoder = Decoder(server.options.connect_limits)
         self._nursery: trio.Nursery | None = None
         self._ending: ProtocolError | None = None  # what `end` was called with
-        self._failure: ProtocolError | None = None  # why it ends, as the client is told
+        self.failure: ProtocolError | None = None
         self._has_left = False  # the session has left the broker
         self._gone: trio.Event | None = None  # another connection waits for that
         self._close_scope: trio.CancelScope | None = None  # of the last write
@@ -98,7 +98,7 @@ class Connection:
                         if part is not None:
                             part.stop()
                 nursery.cancel_scope.cancel()
-            if self._ending is not None and self._failure is None:
+            if self._ending is not None and self.failure is None:
                 if self.session is None:
                     self._refuse(self._ending, None)
                 elif not self.session.ended:
@@ -108,7 +108,7 @@ class Connection:
                 await self._server.flush()  # to other clients, which shall not wait until we are closed
                 with trio.move_on_after(closing.LONGEST):
                     await self._server.last_words(self.session)
-                if self._ending is not None and self._failure is None and self.session.failed:
+                if self._ending is not None and self.failure is None and self.session.failed:
                     await self._fail(self._ending, None)  # an edge may hear of it behind the DISCONNECT
             await self._close()
         except Exception:
@@ -261,13 +261,13 @@ class Connection:
         """End a connection that has no session."""
         told = error is self.slot.refusal
         closing.refused(self._server, self._link, error, frame, self._decoder.first_bytes, told=told)
-        self._failure = closing.bare(error)
+        self.failure = closing.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
 
     async def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""
         assert self.session is not None
-        self._failure = closing.bare(error)
+        self.failure = closing.bare(error)
         self._decoder = Decoder(self._server.options.connect_limits)  # the incomplete frame is of no use
         self._incomplete.end()
         await in_steps(self.session.failing(error, frame))
@@ -313,7 +313,7 @@ class Connection:
 
         The session leaves the broker behind the write, because messages that cannot be written go back to their queues.
         """
-        failure, linger = self._failure, self._server.options.close_linger
+        failure, linger = self.failure, self._server.options.close_linger
         longest = closing.LONGEST_OF_REPLACED if self._is_replaced else closing.LONGEST
         if self.session is None or isinstance(failure, TooCostly):
             longest = linger

@@ -9,8 +9,8 @@ export function listed(name) {
   return name.startsWith("/") ? name : `/queue/${name}`;
 }
 
-/** What clients cannot send to: a durable subscription gets messages by its topic alone. */
-export const isHidden = (row) => Boolean(row.durable_subscription);
+/** What clients cannot send to: a durable subscription gets messages by its topic alone, and presence by the gateway. */
+export const isHidden = (row) => Boolean(row.durable_subscription) || row.name.startsWith("/presence/");
 
 const MAY_BREAK = html`<wbr />`;
 

@@ -3,7 +3,7 @@
 import { period, value } from "./format.js";
 
 const OF_STREAMS = ["log_messages", "log_bytes", "log_age"];
-const SECONDS = ["backoff", "backoff_max", "time_to_live", "idle_timeout", "log_age"];
+const SECONDS = ["backoff", "backoff_max", "time_to_live", "idle_timeout", "log_age", "presence_grace"];
 const ZERO = {
   max_messages: "no limit but memory",
   max_bytes: "no limit but memory",
@@ -11,6 +11,7 @@ const ZERO = {
   backoff: "at once",
   time_to_live: "never expires",
   idle_timeout: "never",
+  presence_grace: "none",
 };
 const NONE = {
   conflate_by: "no header",
@@ -19,7 +20,7 @@ const NONE = {
 };
 
 const OF_QUEUES = ["max_messages", "max_bytes", "when_full", "auto_delete"];
-const OF_TOPICS = ["slow_consumer", "slow_messages", "subscriptions_keep", ...OF_STREAMS];
+const OF_TOPICS = ["slow_consumer", "slow_messages", "subscriptions_keep", ...OF_STREAMS, "presence", "presence_grace"];
 
 /** Whether a key says something of such a destination; the queue of a durable subscription has the policy of its topic. */
 export const counts = (name, { kind, durable_subscription: durable }) =>

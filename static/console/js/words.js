@@ -20,6 +20,7 @@ export const MEANS = {
   conflated: "Messages that a newer one with the same key replaced.",
   kept: "Messages that the topic's stream keeps for subscribers that come later.",
   kept_size: "Memory or disk that the stream's messages take.",
+  present: "Sessions of the user that are subscribed. 0: the connection was lost, and the user may come back.",
   // of sessions and subscriptions
   prefetch: "Messages that the consumer may have at a time without an acknowledgement.",
   pending: "Bytes that wait until the client reads them.",

@@ -51,7 +51,7 @@ class TestSend:
             rule = {"x": "/queue/x", "/amq/queue/x": "/queue/x"}.get(name, name)
             assert error.rule == f"send {rule}", "for the log"
         assert scene.broker.context.waiting == len(ways)
-        assert scene.broker.counters.forbidden == {"send": len(ways), "subscribe": 0, "admin": 0}
+        assert scene.broker.counters.forbidden == {"send": len(ways), "subscribe": 0, "admin": 0, "presence": 0}
         assert scene.broker.counters.failures["access-refused"] == len(ways)
 
     def test_asked_once_by_the_canonical_name(self, scene: Scene) -> None:
@@ -235,7 +235,7 @@ class TestSubscribe:
         shown = "'/topic/x.*'" if "*" in name else name
         assert refused(client) == f"alice may not subscribe to {name!r}{why('subscribe', shown)}"
         assert not scene.broker.registry.count()
-        assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0}
+        assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0, "presence": 0}
 
     @pytest.mark.parametrize(
         "headers", [{"browser": "true"}, FIRST, {"resume": "me", "ack": "client"}, {"durable": "true"}]

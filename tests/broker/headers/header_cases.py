@@ -111,6 +111,7 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "activemq.retroactive": [("true", {"start": Start(Origin.FIRST, is_optional=True)}), ("False", {})],
     "resume": [("mine", {"resume": "mine"}), ("", {}), ("x" * 255, {"resume": "x" * 255})],
     "include-seq": [("seq", {"include_seq": "seq"}), ("", {}), ("!9;[]~", {"include_seq": "!9;[]~"})],
+    "presence-info": [('{"name":"Ada"}', {"presence_info": '{"name":"Ada"}'}), ("", {})],
 }
 
 # The same for an UNSUBSCRIBE, and what it ends; nothing: it ends no durable subscription.
@@ -186,6 +187,7 @@ WRONG: dict[str, list[str]] = {
     ],
     "activemq.retroactive": ["", "1"],
     "resume": ["x" * 256],
+    "presence-info": ["x" * 1_001],
     "include-seq": [
         *("a:b", "a\\b", "a b", "é", "x" * 256, "a\n", "\t", "\x7f"),
         *("message-id", "ack", "gap", "first-seq", "subscription", "content-length", "redelivered"),

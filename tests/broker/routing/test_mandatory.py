@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.model.policy import OnNack
+
 from ..client import Client
 from ..conftest import Stage
 
@@ -77,6 +79,33 @@ def test_one_that_expires_waiting_is_told_of(stage: Stage) -> None:
     assert not client.received()
     scene.wait(0.2)
     assert told(client) == ("expired", "8", b"no consumer of /queue/a has taken the message in time")
+
+
+REJECTING: dict[str, tuple[dict[str, object], dict[str, str]]] = {
+    "by the consumer": ({}, {"requeue": "false"}),
+    "with a reason": ({}, {"requeue": "false", "reason": "no tea"}),
+    "by the policy": ({"on_nack": OnNack.DROP}, {}),
+    "at the last attempt": ({"max_attempts": 1}, {}),
+}
+
+
+@pytest.mark.parametrize("way", REJECTING)
+def test_one_that_is_rejected_is_told_of(stage: Stage, way: str) -> None:
+    policy, headers = REJECTING[way]
+    scene = stage({"/queue/#": {"dead_letter": "", **policy}})
+    consumer, client = scene.consumer("/queue/a", ack="client-individual"), scene.connect()
+    ask(client, "/queue/a")
+    consumer.nack(consumer.message(), **headers)
+    reason = f": {headers['reason']}" if "reason" in headers else ""
+    assert told(client) == ("rejected", "7", f"the consumers of /queue/a have rejected the message{reason}".encode())
+
+
+def test_one_that_will_come_again_is_not_rejected(stage: Stage) -> None:
+    scene = stage({"/queue/#": {"backoff": 0.0}})
+    consumer, client = scene.consumer("/queue/a", ack="client-individual"), scene.connect()
+    ask(client, "/queue/a")
+    consumer.nack(consumer.message())
+    assert (len(consumer.messages()), client.received()) == (1, [])
 
 
 def test_copies_of_a_topic_expire_in_silence(stage: Stage) -> None:

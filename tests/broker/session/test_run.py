@@ -17,6 +17,14 @@ from ..conftest import Stage
 from ..granted import Granted, client_of
 from ..recorder import recorded
 
+
+class Anything:
+    """A schema that all bodies fit."""
+
+    def refusal(self, body: bytes) -> str:
+        return ""
+
+
 SENDING = (("0", "1"), ("2", "3"))
 
 
@@ -99,6 +107,7 @@ POLICIES = {
     "user-id": {"add_user_id": True},
     "expiry": {"time_to_live": 9.0},
     "limit": {"max_messages": 3},
+    "schema": {"schema": Anything()},
 }
 
 

@@ -5,7 +5,7 @@
 import { get } from "../api.js";
 import { Chart } from "../chart.js";
 import { copyButton } from "../copy.js";
-import { count, octets, short } from "../format.js";
+import { age, count, octets, short } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { table } from "../list.js";
 import { lossNotice, storedBadge } from "../losses.js";
@@ -22,6 +22,7 @@ import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
 const SELDOM = 10_000; // the gateway looks through all scheduled messages, of all destinations
+const MOST_PRESENT = 100; // users that are listed
 const [POINTS, STEP] = [60, 5]; // of the rates, and seconds between two of them
 const CHART = {
   title: "Messages per second, the last five minutes",
@@ -51,6 +52,7 @@ class Destination {
     this.answer = null;
     this.error = null;
     this.gone = false;
+    this.present = null; // the users of a topic; null: its policy does not tell them
     this.scheduled = null; // how many are still to come; null: not known
     this.figure = document.createElement("figure");
     this.chart = null; // drawn with the first answer
@@ -79,7 +81,10 @@ class Destination {
 
   async ask(signal) {
     if (this.gone && !(await this.isBack(signal))) return;
-    this.answer = await get("destination", { name: this.name }, signal);
+    const answer = await get("destination", { name: this.name }, signal);
+    const tells = answer.kind === "topic" && answer.policy.presence && this.name.startsWith("/topic/");
+    this.present = tells ? await get("presence", { destination: this.name, limit: MOST_PRESENT }, signal) : null;
+    this.answer = answer;
     this.error = null;
     this.gone = false;
     if (this.answer.kind === "queue" || this.answer.log) this.messages.begin();
@@ -208,6 +213,7 @@ class Destination {
       ${this.figure}
     </div>
     ${shows ? this.messages.view(row, row.kind === "queue" ? this.operations(row) : nothing) : nothing}
+    ${this.present ? users(this.present) : nothing}
     ${row.kind === "queue" ? consumers(row) : subscribers(row)}
     ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode(row)))) : nothing}`;
   }
@@ -259,6 +265,21 @@ const listOf = (label, all, columns = columnsWithout("destination")) => table(`T
 
 function consumers({ subscription_list: all }) {
   return card("consumers-title", "Consumers", all.length ? listOf("consumers", all) : empty("No consumers"));
+}
+
+const USERS = [
+  { key: "id", label: "User", header: true, cell: (row) => cut(row.user ?? `guest ${row.id.slice("guest:".length)}`) },
+  { key: "sessions", label: "Sessions", tip: MEANS.present, number: true, cell: (row) => count(row.sessions) },
+  { key: "since", label: "Present for", hide: 2, cell: (row) => age(row.since) },
+  { key: "info", label: "Says of itself", hide: 3, cell: (row) => cut(row.info ?? "") },
+];
+
+/** Of a topic: who is subscribed, as its presence tells. */
+function users({ total, users: found, settling }) {
+  const more = total > found.length ? html`<p class="quiet">The first ${count(found.length)} of them.</p>` : nothing;
+  const note = settling ? html`<p class="quiet">The gateway has just started: users may still come back.</p>` : nothing;
+  const list = found.length ? table("Table of users", USERS, found, (each) => each.id) : empty("No users");
+  return card("users-title", "Present", html`${note}${list}${more}`, html`<span class="quiet">${count(total)}</span>`);
 }
 
 const DURABLE = [
