@@ -46,6 +46,8 @@ ARROWS = {
     "admin": set("auth broker cluster codec config handlers net observe runtime transports".split()),
     # The ASGI face.
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
+    # The gateway inside a test of its users, and the plugin of pytest.
+    "testing": {"admin", "auth", "broker", "codec", "config", "runtime", "transports"},
     # What reads the journal, in processes of their own.
     "archive": {"config", "files", "journal"},
     "pipeline": {"archive", "broker", "client", "codec", "config", "files", "journal", "text"},
