@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.driver import Driver
-from tests.clients.worker import PATIENCE, Worker, work
+from tests.clients.worker import work
 from tests.gateway_process import GatewayProcess
 
 SCENARIOS = {

@@ -101,6 +101,17 @@ def test_schemas(machine: Machine) -> None:
     ]
 
 
+def test_schedules(machine: Machine) -> None:
+    (program,) = blocks("docs/schedules.md")
+    machine.write("report.py", program.text)
+    machine.serve()
+    machine.run("python report.py")
+    orders = "gateway subscribe /queue/reports --count 3 2> /dev/null"
+    assert machine.run(orders) == "look for orders\n" * 3
+    (row,) = json.loads(machine.run("curl -s http://127.0.0.1:8000/api/v1/scheduled"))["scheduled"]
+    assert row["schedule"] == "0 9 * * MON-FRI Europe/Berlin"
+
+
 def test_selectors(machine: Machine) -> None:
     machine.serve()
     headers = dict(line.split(":", 1) for line in listed("docs/selectors.md") if ":" in line)

@@ -99,8 +99,8 @@ class ScheduledSends:
         """Carry out a SEND as often as its options say; `check` has seen them."""
         schedule, now = schedule_of(sending.options), self._context.scheduler.epoch()
         moment = schedule.first(now)
-        if moment is not None:
-            self._wait(sending, moment.due - now, self._stored_of(sending), schedule, moment)
+        assert moment is not None  # `check` has seen that it comes
+        self._wait(sending, moment.due - now, self._stored_of(sending), schedule, moment)
 
     def check(self, options: SendOptions) -> None:
         """Refuse what is no schedule.  Raises NotAllowed."""
@@ -116,8 +116,8 @@ class ScheduledSends:
         if options.deliver_at is not None or options.expires_at is not None or options.time_to_live is not None:
             raise NotAllowed(
                 "a schedule with a moment",
-                "each message of a schedule is a new one: leave out the moment of delivery and that of expiry; a policy "
-                "may set time_to_live",
+                "each message of a schedule is a new one: leave out the moment of delivery and that of expiry; a "
+                "policy may set time_to_live",
             )
         if options.cron is not None:
             _check_calendar(options.cron, schedule_of(options).timezone, self._context.scheduler.epoch())

@@ -57,7 +57,8 @@ class TestAsUsersOfOtherBrokersSay:
     """Independent of the table: what must be refused, and what must pass, as their documentation writes it."""
 
     SEND = (
-        *("exclusive:true", "x-queue-type:stream", "x-max-age:7D", "x-stream-max-segment-size-bytes:500", "x-overflow:reject-publish"),
+        *("exclusive:true", "x-queue-type:stream", "x-max-age:7D", "x-overflow:reject-publish"),
+        "x-stream-max-segment-size-bytes:500",
         *("x-stream-filter-size-bytes:32", "x-stream-filter-value:eu"),
     )
     SUBSCRIBE = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.model import schedule
+
 from ..client import Client, Scene
 from ..conftest import Stage
 from ..durable import P
@@ -19,23 +21,21 @@ def call_off(scene: Scene) -> None:
 
 @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
 @pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
-def test_a_message_is_repeated(
-    scene: Scene, client: Client, destination: str, transaction: dict[str, str]
-) -> None:
+def test_a_message_is_repeated(scene: Scene, client: Client, destination: str, transaction: dict[str, str]) -> None:
     client.subscribe(destination)
     if transaction:
         client.begin()
     client.publish(destination, b"m", kind="k", **EVERY_2_S, **transaction)
     if transaction:
         client.commit()
+    scene.wait(1.9)
     for _ in range(3):
-        scene.wait(1.9)
         assert not client.received()
         scene.wait(0.2)
         message = client.message()
         assert (message.body, message.headers["kind"]) == (b"m", "k")
         assert not [name for name in message.headers if "SCHEDULED" in name]
-        scene.wait(-0.1)
+        scene.wait(1.8)
     scene.wait(10)
     assert not client.received()
     assert scene.broker.memory.used == 0
@@ -104,6 +104,7 @@ class TestStored:
         (row,) = scene.broker.router.delayed.every()
         assert (str(row.schedule), row.moment and row.moment.sent) == ("every 2 s, 2 times more", 1)
         consumer = scene.consumer("/queue/a")
+        scene.commit()
         assert consumer.bodies() == [b"m"]
         scene.wait(2.0)
         scene.commit()
@@ -166,6 +167,13 @@ def test_what_is_refused(scene: Scene, client: Client, name: str) -> None:
     assert error.headers["message"] == message
     assert words in error.body.decode()
     assert scene.broker.router.delayed.every() == []
+
+
+def test_a_calendar_that_never_comes(scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cronsim knows most of them, and looks 50 years ahead for the others."""
+    monkeypatch.setattr(schedule, "CronSim", lambda *_: iter(()))
+    client.publish("/queue/a", b"m", **EACH_MINUTE)
+    assert client.error().body == b"'* * * * *' never comes"
 
 
 def test_harmless_values_of_programs_for_activemq(scene: Scene, client: Client) -> None:
