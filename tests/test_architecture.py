@@ -188,7 +188,7 @@ def test_nothing_waits(unit: str) -> None:
 
 # The runtime knows nothing of HTTP; upgrades are trio-websocket's, masks of websockets, settings of pydantic.
 BELOW_HTTP = {"trio", "trio_websocket", "websockets", "structlog", "cryptography", "pydantic"}
-FOREIGN = {"codec": set(), "broker": set(), "journal": set(), "transports": BELOW_HTTP, "runtime": BELOW_HTTP}
+FOREIGN = {"codec": set(), "broker": {"cronsim"}, "journal": set(), "transports": BELOW_HTTP, "runtime": BELOW_HTTP}
 
 
 @pytest.mark.parametrize("unit", FOREIGN)
