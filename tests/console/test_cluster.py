@@ -103,7 +103,6 @@ def test_a_handover(visiting: Callable[..., Visit], pair: Pair) -> None:
     expect(shown.get_by_role("region", name="Standby of a cluster")).to_be_hidden()
 
 
-@pytest.mark.long
 def test_a_drain(visiting: Callable[..., Visit], pair: Pair) -> None:
     """After the handover `b` is primary."""
     visit, other = visiting(front_of(pair, "b")), visiting(front_of(pair, "a"))
@@ -125,7 +124,6 @@ def test_a_drain(visiting: Callable[..., Visit], pair: Pair) -> None:
     pair.sees("a", a="primary", b="standby")
 
 
-@pytest.mark.long
 def test_the_servers_do_not_answer(visiting: Callable[..., Visit], pair: Pair) -> None:
     """After the drain `b` is the standby."""
     visit = visiting(front_of(pair, "b"), scheme="dark", width=390)
