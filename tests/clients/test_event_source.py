@@ -1,4 +1,4 @@
-"""EventSource in Chromium, over a kill of the gateway: it connects again by itself, and goes on behind the last event."""
+"""EventSource in Chromium, over kills of the gateway: it connects by itself, and goes on behind the last event."""
 
 from __future__ import annotations
 
