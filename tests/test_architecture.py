@@ -48,6 +48,8 @@ ARROWS = {
     "app": {"admin", "auth", "config", "observe", "process", "runtime"},
     # The ASGI face as a part of another application.
     "embedded": {"app", "broker", "config", "runtime", "transports"},
+    # The gateway inside a test of its users, and the plugin of pytest.
+    "testing": {"admin", "auth", "broker", "codec", "config", "runtime", "transports"},
     # What reads the journal, in processes of their own.
     "archive": {"config", "files", "journal"},
     "pipeline": {"archive", "broker", "client", "codec", "config", "files", "journal", "text"},
@@ -188,7 +190,7 @@ def test_nothing_waits(unit: str) -> None:
 
 # The runtime knows nothing of HTTP; upgrades are trio-websocket's, masks of websockets, settings of pydantic.
 BELOW_HTTP = {"trio", "trio_websocket", "websockets", "structlog", "cryptography", "pydantic"}
-FOREIGN = {"codec": set(), "broker": set(), "journal": set(), "transports": BELOW_HTTP, "runtime": BELOW_HTTP}
+FOREIGN = {"codec": set(), "broker": {"cronsim"}, "journal": set(), "transports": BELOW_HTTP, "runtime": BELOW_HTTP}
 
 
 @pytest.mark.parametrize("unit", FOREIGN)

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from configparser import ConfigParser
 from email import message_from_bytes
 from pathlib import Path
 
@@ -54,8 +55,11 @@ class TestBuilt:
         with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as archive:
             names = {name for name in archive.namelist() if ".dist-info/" not in name}
             about = message_from_bytes(archive.read(f"{NAME}.dist-info/METADATA"))
+            entry_points = ConfigParser()
+            entry_points.read_string(archive.read(f"{NAME}.dist-info/entry_points.txt").decode())
         pages = {f"gateway/{path}" for path in files_of("static")}
         assert names == files_of("gateway", "pyspark_stomp") | pages
+        assert entry_points["pytest11"]["stomp-gateway"] == "gateway.testing.plugin"
         assert {"3.11", "3.12", "3.13"} <= {each.rpartition(" ")[2] for each in about.get_all("Classifier", [])}
         text = about.get_payload()
         assert isinstance(text, str)

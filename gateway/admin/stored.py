@@ -92,6 +92,7 @@ class ScheduledRow(ApiModel):
     session: str = Field(description="of the sender; it may have ended")
     stored: bool = _OUTLIVES
     expires: Seconds | None
+    schedule: str | None = Field(description="in words; null: it is sent once")
 
 
 class ScheduledPage(ListPage):

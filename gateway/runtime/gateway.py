@@ -52,6 +52,7 @@ from gateway.stores.backup import FrozenStore, frozen
 from gateway.transports import ConnectionHandler, Listening, Server, TransportOptions, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.connection.session_expiry import SessionReviewer
+from gateway.transports.flow.broker_clock import BrokerClock
 from gateway.transports.flow.connected import NO_BODY
 from gateway.transports.flow.connection_limits import Capacity, room_for, within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
@@ -390,6 +391,7 @@ async def open_gateway(
     lease: Lease | None = None,
     standby: Callable[[], str] | None = None,
     edge: EdgePart | None = None,
+    clock: BrokerClock | None = None,
 ) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
@@ -400,6 +402,7 @@ async def open_gateway(
         store, lease: of the primary of a cluster; None: the store is that of the settings.
         standby: says where the primary is; then every client is refused with it, and nothing is stored or recorded.
         edge: the part of an edge: its sessions are elsewhere, and its listeners are open.
+        clock: of a test, which sets it forward; None: the broker reads trio's.
 
     Raises StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
     cannot be used.
@@ -414,7 +417,7 @@ async def open_gateway(
     policies = policies_of(settings)
     reading = Reading(read or (lambda: settings))
     rules = Rules(settings.rule, lambda: reading().rule)
-    server = _server_of(settings, authenticator, policies, store, rules, edge)
+    server = _server_of(settings, authenticator, policies, store, rules, edge, clock)
     server.lease = lease
     server.standby, server.draining = standby, standby is not None
     opened: dict[str, Listening] = {}
@@ -463,6 +466,7 @@ def _server_of(
     store: OpenStore | None,
     rules: Rules,
     edge: EdgePart | None,
+    clock: BrokerClock | None,
 ) -> Server:
     options = options_of(settings)
     if edge is not None:
@@ -484,7 +488,7 @@ def _server_of(
     capacity = within_files(options.capacity, processes, is_set="max_connections" in settings.model_fields_set)
     options = replace(options, capacity=capacity)
     quotas = within_mark(quotas_of(settings), settings.memory_mark, 1 + settings.edges)
-    server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
+    server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules, clock=clock)
     watch_process(server.memory_guard, settings.memory_mark)
     # Sessions that the changed rules no longer allow are ended.
     rules.on_change(lambda: recheck(server.broker.sessions.values(), server.broker.context))

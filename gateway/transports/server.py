@@ -34,6 +34,7 @@ from gateway.log_limiter import LogLimiter
 
 from ..stores.writer import Committer, Housekeeper
 from .flow.back_pressure import BackPressure
+from .flow.broker_clock import BrokerClock
 from .flow.connected import Connected, Login, TransportOptions
 from .flow.connection_limits import ConnectionLimits
 from .flow.frame_trace import FrameTraces
@@ -158,13 +159,15 @@ class Server:
         store: TendedStore | None = None,
         authorizer: Authorizer | None = None,
         work_limits: WorkLimits = WORK_LIMITS,
+        clock: BrokerClock | None = None,
     ) -> None:
+        self._clock = clock  # of a test; None: the broker reads trio's
         header_logs = HeaderLogs()
         self.broker = Broker(
             quotas,
             policies,
-            clock=trio.current_time,
-            epoch=time.time,
+            clock=trio.current_time if clock is None else clock.now,
+            epoch=time.time if clock is None else clock.epoch,
             wake=self._wake_scheduler,
             busy=lambda: self._unfinished.set(),
             on_pressure=self._on_pressure,
@@ -369,6 +372,8 @@ class Server:
 
     def _wake_scheduler(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self._on_alarm)  # an earlier one counts no more
+        if self._clock is not None:
+            due -= self._clock.ahead
         # A far date may be cancelled many times; an alarm that finds nothing to do costs nothing.
         self.timers.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
 

@@ -28,11 +28,12 @@ class FakeServer:
         self.carried_out: list[tuple[str, bytes]] = []
         self.frames: list[Frame] = []
         self._answers: list[bytes] = []
+        self._has_refused = False
 
     def connect(self, session: ClientSession) -> None:
         session.begin(CONNECT)
         self._decoder = Decoder(Limits())
-        self.frames, self._answers = [], []
+        self.frames, self._answers, self._has_refused = [], [], False
         assert [frame.command for frame in self._read(session)] == ["CONNECT"]
         session.receive(encoder.connected({"version": "1.2", "server": self.name}))
         assert session.is_open
@@ -43,12 +44,13 @@ class FakeServer:
 
     def work(self, session: ClientSession) -> None:
         """Carry out what has come, up to the first frame that is wrong; the answers wait."""
-        for frame in self._read(session):
+        for frame in [] if self._has_refused else self._read(session):
             self.frames.append(frame)
             receipt = frame.headers.get("receipt", "")
             if frame.command == "SEND" and frame.body in self.poison:
                 names = {"receipt-id": receipt} if self.names_receipts and receipt else {}
                 self._say("ERROR", {"message": "no", **names})
+                self._has_refused = True  # nothing behind an ERROR counts
                 return
             if frame.command == "SEND":
                 self.carried_out.append((frame.headers.get("dedup-id", ""), frame.body))

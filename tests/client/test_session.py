@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.client.errors import ConnectionLost, ServerError
@@ -354,6 +354,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sets(st.sampled_from(BODIES), max_size=3), st.booleans())
+@example([("submit", b"1"), ("submit", b"0"), ("work", None), ("submit", b"0")], {b"1"}, False)
 def test_every_operation_is_carried_out_or_refused(
     steps: list[tuple[str, object]], poison: set[bytes], names_receipts: bool
 ) -> None:

@@ -104,9 +104,13 @@ async function times(home) {
   const took = performance.now() - sent;
   equal(took >= 199, true, `${took} ms for AMQ_SCHEDULED_DELAY:200, not early`);
 
-  peer.client.publish({ destination: queue, headers: { AMQ_SCHEDULED_CRON: "0 * * * *" } });
+  const often = { AMQ_SCHEDULED_DELAY: "100", AMQ_SCHEDULED_PERIOD: "100", AMQ_SCHEDULED_REPEAT: "2" };
+  peer.client.publish({ destination: queue, body: "again", headers: often });
+  equal(await inbox.bodies(3), "again,again,again", "a message and two repetitions");
+
+  peer.client.publish({ destination: queue, headers: { AMQ_SCHEDULED_CRON: "61 * * * *" } });
   const refusal = await peer.errors.next();
-  equal(refusal.headers.message, "AMQ_SCHEDULED_CRON is not supported", "the ERROR");
+  equal(refusal.headers.message, "bad value of AMQ_SCHEDULED_CRON", "the ERROR");
   await peer.closes.next();
 }
 

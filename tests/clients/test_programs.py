@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.driver import Driver
-from tests.clients.worker import PATIENCE, Worker, work
+from tests.clients.worker import work
 from tests.gateway_process import GatewayProcess
 
 SCENARIOS = {
@@ -78,12 +78,3 @@ def test_an_exclusive_consumer_and_its_heir(gateway: GatewayProcess, name: str) 
             assert heir.messages.empty()
         again = heir.message()
         assert (again.body, again.headers["redelivered"]) == (b"2", "true")
-
-
-@pytest.mark.parametrize("header", ["AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"])
-def test_a_schedule_is_refused(header: str, gateway: GatewayProcess, name: str) -> None:
-    stranger = Worker("1.1", gateway.tcp_port)
-    stranger.connection.connect(wait=True)
-    stranger.connection.send(f"/queue/{name}", "x", headers={header: "3"})
-    assert stranger.errors.get(timeout=PATIENCE).headers["message"] == f"{header} is not supported"
-    stranger.losses.get(timeout=PATIENCE)

@@ -41,6 +41,7 @@ def test_in_chromium(scenario: str, chromium: Driver, nginx: int, ws_relay: Forw
     )
 
 
+@pytest.mark.long
 def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
     """The program that it shows finds the same gateway, and does the same."""
     with start_gateway() as gateway, start_nginx(gateway.ws_port, gateway.http_port) as port:

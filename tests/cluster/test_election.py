@@ -19,6 +19,7 @@ PATIENCE = 60.0
 """Seconds for the answer to one frame; an election takes ten at most, on a machine that has time."""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_durable_frames_wait_for_the_next_leader(tmp_path: Path) -> None:
     with nats_servers(tmp_path / "nats") as servers:

@@ -47,6 +47,7 @@ def a_client(behind_nginx: Front) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, a_client: Client, scheme: str) -> None:
     visit = visiting(behind_nginx, scheme=scheme)

@@ -187,6 +187,7 @@ def _await(server: NatsServer) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_server_of_three_is_away(tmp_path: Path) -> None:
     with nats_servers(tmp_path, 3) as (first, second, third):

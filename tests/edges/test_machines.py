@@ -92,6 +92,7 @@ def test_clients_of_both_meet(primary: GatewayProcess, edge: GatewayProcess) -> 
         assert bodies(consumer, 1) == [(b"one", "")]
 
 
+@pytest.mark.long
 def test_what_the_primary_shows_of_an_edge(primary: GatewayProcess, edge: GatewayProcess) -> None:
     def row() -> dict[str, Any]:
         (found,) = edges(primary)

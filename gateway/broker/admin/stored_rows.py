@@ -56,6 +56,7 @@ def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
     return {name: key(waiting) for name, key in SCHEDULED_KEYS.items()} | {
         "due": _moment(broker, waiting.due),
         "expires": _moment(broker, waiting.sending.expires) if waiting.sending.expires else None,
+        "schedule": None if waiting.schedule is None else str(waiting.schedule),
     }
 
 

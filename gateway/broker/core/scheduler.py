@@ -105,6 +105,12 @@ class Scheduler:
             if self._swept:
                 yield
 
+    @property
+    def next_due(self) -> float:
+        """When the next thing is due, which may be cancelled; infinity: nothing is."""
+        heap = self._next()
+        return heap[0][0] if heap else math.inf
+
     def tick(self) -> None:
         """Carry out what is due."""
         # The wake that was asked for has come: an action may ask for the next one.

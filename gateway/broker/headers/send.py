@@ -15,6 +15,9 @@ _without_effect = partial(without_effect, _FRAMES)
 _PRIORITY = values.Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
 # Only -1 means something to ActiveMQ; by the other numbers programs count the messages of a group.
 _SEQUENCE = values.Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
+# Programs for ActiveMQ set 0 where they want none.
+_PERIOD = values.Integer(0, 31_536_000_000, "milliseconds", convert=lambda number: number / 1000)
+_REPEAT = values.Integer(-1, 1_000_000_000)
 _RETAIN = values.Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
 _RETAIN_FLAG = values.Choice({"true": Retain.SET, "false": None})
 # RabbitMQ's own exchanges, whose letter case counts.  The empty name is the one that routes to a queue by its name.
@@ -78,6 +81,26 @@ SEND = (
         Spelling("AMQ_SCHEDULED_DELAY", values.DELAY, "delay", ACTIVEMQ),
         Spelling("AMQ_SCHEDULED_TIME", values.MOMENT, "deliver_at", ARTEMIS),
         Spelling("_AMQ_SCHED_DELIVERY", values.MOMENT, "deliver_at", ARTEMIS),
+        visible=False,
+    ),
+    _honoured(
+        "The message is sent at each moment of that [calendar](schedules.md).",
+        Spelling("AMQ_SCHEDULED_CRON", values.Text(200), "cron", ACTIVEMQ),
+        visible=False,
+    ),
+    _honoured(
+        "The time zone of the calendar, as IANA names it. Default: UTC.",
+        Spelling("schedule-timezone", values.Text(80), "timezone"),
+        visible=False,
+    ),
+    _honoured(
+        "The time between repetitions of a [schedule](schedules.md).",
+        Spelling("AMQ_SCHEDULED_PERIOD", _PERIOD, "period", ACTIVEMQ),
+        visible=False,
+    ),
+    _honoured(
+        "How often the message is sent again behind the first time; -1: for ever.",
+        Spelling("AMQ_SCHEDULED_REPEAT", _REPEAT, "repeat", ACTIVEMQ),
         visible=False,
     ),
     _honoured(
@@ -155,19 +178,6 @@ SEND = (
     *(_passed_on(name, RABBITMQ) for name in ("content-encoding", "app-id", "amqp-message-id")),
     _passed_on("amq-msg-type", ACTIVEMQ),
     *map(_of_the_server, _SERVER_HEADERS),
-    # Refused: a program that relies on repetition would notice only much later that nothing is repeated.
-    _refused(
-        "The gateway delivers a message once: it has delays, and no schedules.",
-        Spelling("AMQ_SCHEDULED_REPEAT", broker=ACTIVEMQ, passes=("0", "")),
-    ),
-    _refused(
-        "The gateway delivers a message once: it has delays, and no schedules.",
-        Spelling("AMQ_SCHEDULED_PERIOD", broker=ACTIVEMQ, passes=("0", "")),
-    ),
-    _refused(
-        "The gateway delivers a message once: it has delays, and no schedules.",
-        Spelling("AMQ_SCHEDULED_CRON", broker=ACTIVEMQ, passes=("",)),
-    ),
     _refused(
         "In RabbitMQ it creates a queue for this connection alone; here all clients share a queue.",
         Spelling("exclusive", broker=RABBITMQ, passes=("false",)),

@@ -55,6 +55,10 @@ class SendOptions:
     priority: int = 4  # 0 to 9
     delay: float = 0.0  # seconds before it is routed
     deliver_at: float | None = None  # the moment at which it is routed, seconds since the epoch; None: not given
+    cron: str | None = None  # the calendar by which it is sent again and again; None: none
+    timezone: str | None = None  # of the calendar; None: UTC
+    period: float = 0.0  # seconds between repetitions
+    repeat: int = 0  # repetitions behind the first message; -1: for ever
     time_to_live: float | None = None  # seconds until it expires; None: not given
     expires_at: float | None = None  # the moment at which it expires, seconds since the epoch; None: not given
     group: str | None = None  # messages of one group go to one consumer
@@ -78,7 +82,12 @@ class SendOptions:
     @property
     def is_delayed(self) -> bool:
         """True if it is to wait for its time."""
-        return self.delay > 0 or self.deliver_at is not None
+        return self.delay > 0 or self.period > 0 or self.deliver_at is not None or self.is_scheduled
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if it is sent more than once."""
+        return self.cron is not None or self.repeat != 0
 
 
 PLAIN = SendOptions()

@@ -172,6 +172,8 @@ class Router:
         sending = PreparedSend(targets, body, options, "" if sender is None else sender.id, expires)
         if options.mandatory:
             mandatory.check(sending)
+        if options.is_delayed or options.timezone is not None:
+            self.delayed.check(options)
         self.check([sending])
         return sending
 
@@ -261,11 +263,13 @@ class Router:
             # Before the delay: of two delayed messages with one id the second is a duplicate as well.
             if options.dedup_id is not None:
                 sending.targets = self._new_ones(sending, options.dedup_id)
-            due = options.delay
+            due = options.delay or options.period
             if options.deliver_at is not None:
                 due = options.deliver_at - self._context.scheduler.epoch()
         # None are left where all are duplicates.
-        if due > 0 and sending.targets:
+        if sending.targets and options.is_scheduled:
+            self.delayed.put_on_schedule(sending)
+        elif due > 0 and sending.targets:
             self.delayed.put_off(sending, due)
         else:
             self._arrive(sending)

@@ -469,6 +469,7 @@ class TestScheduled:
         (waiting,) = scene.broker.router.delayed.every()
         assert stored_rows.of_scheduled(scene.broker, waiting) == {
             "id": f"{Message.run.decode()}-{waiting.number}",
+            "schedule": None,
             "destination": "/queue/a",
             "due": pytest.approx(EPOCH + scene.now + 50.0),
             "size": 4,

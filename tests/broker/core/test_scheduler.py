@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -55,6 +56,16 @@ class Harness:
             self.tick(max(self.now, min(self.woken)))
             self.proceed()
         self.now = end
+
+
+def test_when_the_next_thing_is_due() -> None:
+    harness = Harness()
+    assert harness.scheduler.next_due == math.inf
+    harness.at(200.0, harness.does("later"))
+    harness.at(150.0, harness.does("sooner"))
+    assert harness.scheduler.next_due == 150.0
+    harness.tick(150.0)
+    assert (harness.done, harness.scheduler.next_due) == (["sooner"], 200.0)
 
 
 def fault() -> None:

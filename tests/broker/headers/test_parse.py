@@ -57,8 +57,8 @@ class TestAsUsersOfOtherBrokersSay:
     """Independent of the table: what must be refused, and what must pass, as their documentation writes it."""
 
     SEND = (
-        *("AMQ_SCHEDULED_CRON:0 * * * *", "AMQ_SCHEDULED_PERIOD:1000", "AMQ_SCHEDULED_REPEAT:9", "exclusive:true"),
-        *("x-queue-type:stream", "x-max-age:7D", "x-stream-max-segment-size-bytes:500", "x-overflow:reject-publish"),
+        *("exclusive:true", "x-queue-type:stream", "x-max-age:7D", "x-overflow:reject-publish"),
+        "x-stream-max-segment-size-bytes:500",
         *("x-stream-filter-size-bytes:32", "x-stream-filter-value:eu"),
     )
     SUBSCRIBE = (

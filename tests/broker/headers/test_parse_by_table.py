@@ -188,7 +188,7 @@ class TestRefused:
                     assert without_passed_on(asked) in (PLAIN, NO_OPTIONS)
 
     def test_of_several_mistakes_the_first_of_the_table_is_named(self) -> None:
-        headers = {"AMQ_SCHEDULED_CRON": "*", "x-delay": "soon", "priority": "high"}
+        headers = {"exclusive": "true", "x-delay": "soon", "priority": "high"}
         for names in (list(headers), list(reversed(headers))):
             with pytest.raises(NotAllowed, match="bad value of priority"):
                 send_options({name: headers[name] for name in names})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,26 @@ async def until_it_says(node: GatewayNode, text: bytes, seconds: float) -> None:
             await trio.sleep(0.05)
 
 
+async def until_one_serves(nodes: Sequence[GatewayNode], seconds: float) -> None:
+    """Wait until one of two nodes is primary, and the other one says so."""
+    with trio.fail_after(seconds):
+        while True:
+            said = {node.name: await readiness(node) for node in nodes}
+            for one, other in (nodes, nodes[::-1]):
+                standby = b"this node is a standby: the primary is " + one.name.encode()
+                if b'"ready"' in said[one.name] and standby in said[other.name]:
+                    return
+            await trio.sleep(0.05)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["", "out", "in"])
 async def test_a_primary_that_is_cut_off(way: str, tmp_path: Path) -> None:
-    """It holds back what is stored in time, and is a standby by itself once the network is mended.
+    """It holds back what is stored in time, and steps down by itself once the network is mended.
 
-    Its machine has the server that leads: log and directory need a new leader.
+    Its machine has the server that leads: log and directory need a new leader.  When that server comes back, the
+    servers may choose their leaders once more, and for longer than the lease lasts: then either node may win the next.
     """
     with network(3) as net, nats_servers(tmp_path / "nats", network=net) as servers:
         nodes = [GatewayNode(tmp_path, name, servers, net.machines[at]) for at, name in enumerate("ab")]
@@ -72,11 +86,8 @@ async def test_a_primary_that_is_cut_off(way: str, tmp_path: Path) -> None:
                 await until_it_says(new, b'"ready"', TAKEN_OVER)
                 assert b"503" in await readiness(old)
                 net.mend()
-                is_standby = b"this node is a standby: the primary is " + new.name.encode()
-                await until_it_says(old, is_standby, MENDED)
-                # The servers may choose their leaders again, when the one that was cut off comes back.
-                await until_it_says(new, b'"ready"', MENDED)
-                await until_it_says(old, is_standby, MENDED)
+                await until_one_serves(nodes, MENDED)
+                assert "this node is not primary any more" in old.log
                 await cluster.end_gateways(nodes)
             assert not [each.troubles for each in nodes if each.troubles]
         finally:

@@ -105,6 +105,7 @@ def test_the_message_of_a_row(spark: SparkSession) -> None:
 # the way into a gateway
 
 
+@pytest.mark.long
 def test_a_replay_and_the_same_again(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     """Order, headers and bodies; then the record, and without it the gateway, sees that nothing comes twice."""
     archive, tables = tmp_path / "archive", tmp_path / "tables"

@@ -40,6 +40,7 @@ const SCHEDULED = {
       sort: true,
       cell: (row) => html`<span class="lasting" title=${date(row.due)}>${away(row.due)}</span>`,
     },
+    { key: "schedule", label: "Again", hide: 2, cell: (row) => row.schedule ?? "no" },
     { key: "size", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.size) },
     { key: "priority", label: "Priority", sort: true, number: true, hide: 3 },
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
@@ -122,10 +123,11 @@ function leave(close) {
 async function openScheduled({ id }) {
   const message = await fetched(`scheduled/${encodeURIComponent(id)}`);
   if (!message) return;
-  const { destination, due, session, stored, expires, size, priority } = message;
+  const { destination, due, schedule, session, stored, expires, size, priority } = message;
   const known = facts([
     ["Destination", html`<span class="mono">${cut(destination)}</span>`],
     ["Sent at", date(due)],
+    ["Again", schedule ?? "no"],
     ["Sent by", session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "the server"],
     ["Expires", expires ? date(expires) : "never"],
     ["Size", octets(size)],
