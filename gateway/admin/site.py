@@ -38,7 +38,7 @@ from gateway.admin.overview import OverviewApi
 from gateway.admin.routes import routes_of
 from gateway.admin.sessions import SessionsApi
 from gateway.admin.stored import StoredApi
-from gateway.admin.trace_stream import TraceApi
+from gateway.admin.streams.trace_stream import TraceApi
 from gateway.auth.tickets import Tickets
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import Gateway

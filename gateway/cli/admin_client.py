@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,19 +55,13 @@ class AdminClient:
     def download(self, path: str, to: BinaryIO) -> None:
         """Write the bytes of /api/v1/PATH.  Raises NoAnswer: there is none, a refusal, or a part alone; OSError: the
         file cannot be written."""
-        try:
-            self._connection.request("GET", f"{self._prefix}/api/v1/{path}", headers=self._headers)
-            answer = self._connection.getresponse()
-            if answer.status != HTTPStatus.OK:
-                raise self._refusal(answer.status, _told(answer.read()))
-        except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from None
+        answer = self._ask(path)
+        if answer.status != HTTPStatus.OK:
+            raise self._refusal(answer.status, self._read_object(answer))
         left = int(answer.getheader("content-length") or 0)
         while left:
-            try:
+            with self._on_the_line():
                 piece = answer.read(min(left, _PIECE))
-            except (OSError, http.client.HTTPException) as error:
-                raise self._lost(error) from None
             if not piece:
                 self._connection.close()
                 raise NoAnswer(f"{self.url} ended the copy early: its log says why")
@@ -74,37 +70,42 @@ class AdminClient:
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """The answer of /api/v1/PATH.  Raises NoAnswer: there is none, or a refusal."""
-        target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
-        try:
-            self._connection.request("GET", target, headers=self._headers)
-            answer = self._connection.getresponse()
-            status, content = answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from None
-        told = _told(content)
-        if status == HTTPStatus.OK and told is not None:
+        answer = self._ask(f"{path}?{urlencode(query)}")
+        told = self._read_object(answer)
+        if answer.status == HTTPStatus.OK and told is not None:
             return told
-        raise self._refusal(status, told)
+        raise self._refusal(answer.status, told)
 
-    def _lost(self, error: Exception) -> NoAnswer:
-        self._connection.close()  # the next request opens a new one
-        reason = unreachable(error, self._ca, self._cert) if isinstance(error, OSError) else str(error)
-        return NoAnswer(f"{self.url} does not answer: {reason or type(error).__name__}")
+    def _ask(self, target: str) -> http.client.HTTPResponse:
+        with self._on_the_line():
+            self._connection.request("GET", f"{self._prefix}/api/v1/{target}", headers=self._headers)
+            return self._connection.getresponse()
+
+    def _read_object(self, answer: http.client.HTTPResponse) -> dict[str, Any] | None:
+        """The JSON object of an answer; None: it has none."""
+        with self._on_the_line():
+            content = answer.read()
+        try:
+            told = json.loads(content)
+        except ValueError:
+            return None
+        return told if isinstance(told, dict) else None
+
+    @contextmanager
+    def _on_the_line(self) -> Iterator[None]:
+        """Make NoAnswer of a connection that fails in the block."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()  # the next request opens a new one
+            reason = unreachable(error, self._ca, self._cert) if isinstance(error, OSError) else str(error)
+            raise NoAnswer(f"{self.url} does not answer: {reason or type(error).__name__}") from None
 
     def _refusal(self, status: int, told: dict[str, Any] | None) -> NoAnswer:
         said = told.get("error") if told is not None else None
         if status == HTTPStatus.UNAUTHORIZED:  # the API's own sentence is for authors of requests
             said = f"it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or admin_token in {config_file()}"
         return NoAnswer(f"{self.url} says {status}: {said or 'the body is not JSON'}", is_refusal=status < 500)
-
-
-def _told(content: bytes) -> dict[str, Any] | None:
-    """The object of an answer; None: it has none."""
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return None
-    return told if isinstance(told, dict) else None
 
 
 def admin_client_of(url: str | None, token_file: Path | None, *files: str) -> AdminClient:

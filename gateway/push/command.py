@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
+from gateway.config.command_file import PlanError, http_address, read_passcode
 from gateway.observe import logs
 
 from . import settings
-from .settings import PushConfig, PushPlanError
+from .settings import PushConfig
 
 PASSCODE = "STOMP_PASSCODE"
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -52,7 +53,7 @@ def push(source: str, url: str, config: Path | None, log_format: str, log_level:
             orders = settings.read(config)
         else:
             orders = _of_options(source, url, **options)
-    except PushPlanError as error:
+    except PlanError as error:
         raise click.UsageError(str(error)) from None
     from .running import PushFailed, run  # `gateway --help` needs no event loop
 
@@ -80,8 +81,8 @@ def _of_options(
     http: str,
 ) -> PushConfig:
     if not source or not url or not server:
-        raise PushPlanError("--server, QUEUE and URL are needed, or --config")
-    passcode = os.environ.get(PASSCODE, "") if passcode_file is None else settings.read_passcode(passcode_file)
+        raise PlanError("--server, QUEUE and URL are needed, or --config")
+    passcode = os.environ.get(PASSCODE, "") if passcode_file is None else read_passcode(passcode_file)
     endpoint = settings.make_endpoint(
         url,
         secret_file=secret_file,
@@ -90,4 +91,4 @@ def _of_options(
         allow_private=allow_private,
     )
     plan = settings.make_plan(source, endpoint, selector=selector)
-    return PushConfig(settings.make_server(server, passcode), (plan,), settings.http_address(http))
+    return PushConfig(settings.make_server(server, passcode), (plan,), http_address(http))

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from gateway.client import StompError, StompServer
+from gateway.config.command_file import PlanError, http_address, read_passcode
 from gateway.observe import logs
 from gateway.observe.slim import structlog
 from gateway.process import systemd
@@ -26,7 +27,7 @@ from gateway.process import systemd
 from . import settings
 from .monitoring import HttpError, RelayStatus, not_alive, serving
 from .pump import Pump
-from .settings import PlanError, RelayConfig
+from .settings import RelayConfig
 
 log = structlog.get_logger("gateway.relay")
 
@@ -117,14 +118,14 @@ def _of_options(
     sides: list[StompServer] = []
     for side, url in (("from", source), ("to", target)):
         file = of_sides[f"{side}_passcode_file"]
-        passcode = os.environ.get(_VARIABLES[side], "") if file is None else settings.read_passcode(file)
+        passcode = os.environ.get(_VARIABLES[side], "") if file is None else read_passcode(file)
         more = {key: of_sides[f"{side}_{key}"] for key in ("ca", "cert", "key", "vhost")}
         sides.append(settings.server(url, passcode, _VARIABLES[side], **more))
     first, second = sides
     plan = settings.make(
         first, second, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id
     )
-    return RelayConfig((plan,), settings.http_address(http))
+    return RelayConfig((plan,), http_address(http))
 
 
 def _run(orders: RelayConfig) -> int:

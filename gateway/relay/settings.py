@@ -8,7 +8,6 @@
 Paths in the file are relative to its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,15 @@ from typing import Any
 
 from gateway.client import StompServer
 from gateway.client.server import server_at
-from gateway.config import toml_faults, toml_file
+from gateway.config.command_file import (
+    PlanError,
+    check_keys,
+    http_address,
+    read_passcode,
+    read_tables,
+    read_values,
+    text_of,
+)
 from gateway.config.values import Address
 
 PREFETCH = 1000
@@ -30,10 +37,6 @@ _KEYS |= {f"{side}_{key}" for side in _SIDES for key in _OF_A_SIDE}
 _HEARTBEAT = 30_000
 _RECEIPT_TIMEOUT = 10_000
 _CONNECT_TIMEOUT = 5_000
-
-
-class PlanError(ValueError):
-    """The settings are wrong; the text is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -133,61 +136,22 @@ def server(url: str, passcode: str, variable: str, **fields: Any) -> StompServer
         raise PlanError(str(error)) from None
 
 
-def http_address(text: str) -> Address | None:
-    """The address of the pages for monitoring; "": none.  Raises PlanError: the text is not an address with a port."""
-    try:
-        found = Address.parse(text) if text else None
-    except ValueError:
-        found = Address("", 0)
-    if found is not None and not found.port:
-        raise PlanError(f"http is {text[:80]!r}, which is no address: write 127.0.0.1:9000")
-    return found
-
-
-def read_passcode(path: Path) -> str:
-    """The passcode in a file, without its line end.  Raises PlanError: the file cannot be read."""
-    return _text_in(path, "the passcode file ").rstrip("\r\n")
-
-
-def _text_in(path: Path, kind: str = "") -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise PlanError(f"{kind}{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise PlanError(f"{kind}{path} cannot be read: it is not UTF-8") from None
-
-
 def read(path: Path) -> RelayConfig:
     """Read a file of settings.  Raises PlanError: the file is wrong."""
-    text = _text_in(path)
-    try:
-        values = tomllib.loads(text)
-    except ValueError as error:
-        raise PlanError(toml_faults.explain(path, text, str(error))) from None
+    values = read_values(path)
     tables = values.pop("relay", [])
     try:
-        http = http_address(_text(values, "http"))
+        http = http_address(text_of(values, "http"))
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
     values.pop("http", None)
     if values:
         raise PlanError(f"{path}: {next(iter(values))!r} is unknown: there are http and tables [[relay]]")
-    if not tables or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise PlanError(f"{path} has no table [[relay]]")
-    plans = []
-    for number, table in enumerate(tables, 1):
-        try:
-            plans.append(_of_table(table, path.parent))
-        except PlanError as error:
-            raise PlanError(f"{path}, [[relay]] number {number}: {error}") from None
-    return RelayConfig(tuple(plans), http)
+    return RelayConfig(read_tables(path, "relay", tables, _of_table), http)
 
 
 def _of_table(table: Mapping[str, Any], folder: Path) -> RelayPlan:
-    if unknown := sorted(table.keys() - _KEYS):
-        hint = toml_file.did_you_mean(unknown[0], _KEYS) or f"keys are {', '.join(sorted(_KEYS))}"
-        raise PlanError(f"{unknown[0]!r} is unknown; {hint}")
+    check_keys(table, _KEYS)
     destinations = table.get("destinations", [])
     if not isinstance(destinations, list) or not all(isinstance(each, str) for each in destinations):
         raise PlanError("destinations must be a list of strings")
@@ -197,23 +161,16 @@ def _of_table(table: Mapping[str, Any], folder: Path) -> RelayPlan:
     if type(durable) is not bool:
         raise PlanError("durable must be true or false")
     source, target = [_side(table, side, folder) for side in _SIDES]
-    name, client_id = _text(table, "name"), _text(table, "client_id")
+    name, client_id = text_of(table, "name"), text_of(table, "client_id")
     return make(source, target, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id)
 
 
 def _side(table: Mapping[str, Any], side: str, folder: Path) -> StompServer:
-    url = _text(table, side)
+    url = text_of(table, side)
     if not url:
         raise PlanError(f'{side} is missing: write {side} = "stomp://user@host:port"')
-    passcode_file, *names = [_text(table, f"{side}_{key}") for key in ("passcode_file", "ca", "cert", "key")]
+    passcode_file, *names = [text_of(table, f"{side}_{key}") for key in ("passcode_file", "ca", "cert", "key")]
     passcode = read_passcode(folder / passcode_file) if passcode_file else ""
     variable = f"a file that {side}_passcode_file names"
     ca, cert, key = [folder / name if name else None for name in names]
-    return server(url, passcode, variable, ca=ca, cert=cert, key=key, vhost=_text(table, f"{side}_vhost"))
-
-
-def _text(table: Mapping[str, Any], key: str) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise PlanError(f"{key} must be a string")
-    return value
+    return server(url, passcode, variable, ca=ca, cert=cert, key=key, vhost=text_of(table, f"{side}_vhost"))

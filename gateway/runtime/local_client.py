@@ -65,7 +65,7 @@ class LocalClient:
     async def connect(self) -> None:
         """Log in.  Raises SessionRefused."""
         self._far.feed(self._protocol.connect(_CONNECT))
-        await self._next()
+        await self.receive()
 
     def send(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Send a frame.  An answer, and an ERROR, come by `receive`."""
@@ -100,22 +100,14 @@ class LocalClient:
         """Wait for a RECEIPT; frames that come before it stay for `receive`.  Raises SessionRefused."""
         held: list[Frame] = []
         while True:
-            frame = await self._next()
+            frame = await self.receive()
             if frame.command == "RECEIPT" and frame.headers["receipt-id"] == receipt:
                 self._frames.extendleft(reversed(held))
                 return
             held.append(frame)
 
     async def receive(self) -> Frame:
-        """The next MESSAGE or RECEIPT.  Raises SessionRefused: the session has ended."""
-        return await self._next()
-
-    def waiting(self) -> list[Frame]:
-        """Frames that have come already; more may follow."""
-        frames, self._frames = list(self._frames), deque()
-        return frames
-
-    async def _next(self) -> Frame:
+        """The next frame, not an ERROR.  Raises SessionRefused: the session has ended."""
         while not self._frames:
             data = await self._far.read()
             if not data:
@@ -125,6 +117,11 @@ class LocalClient:
         if frame.command == "ERROR":
             raise SessionRefused(self._connection.failure, frame.headers.get("receipt-id", ""))
         return frame
+
+    def waiting(self) -> list[Frame]:
+        """Frames that have come already; more may follow."""
+        frames, self._frames = list(self._frames), deque()
+        return frames
 
 
 async def connect(server: Server, nursery: trio.Nursery, remote: Remote, peer: str) -> LocalClient:

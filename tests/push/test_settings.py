@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.command_file import PlanError
 from gateway.config.values import Address
-from gateway.push.settings import PushPlanError, read
+from gateway.push.settings import read
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SERVER = 'server = "stomp://push@127.0.0.1:61613"\n'
@@ -27,7 +28,7 @@ def test_all_keys(tmp_path: Path) -> None:
         'secret_file = "a.secret"\nconcurrency = 3\ntimeout = "1 min"\nallow_private = true\nselector = "a = 1"\n'
         'resume = "hooks"\nheaders = {authorization = "Bearer a"}\n'
     )
-    begin = f'{SERVER}passcode_file = "a.passcode"\nvhost = "/"\nhttp = "127.0.0.1:9001"\n'
+    begin = f'{SERVER}passcode_file = "a.passcode"\nvhost = "/"\nhttp = "127.0.0.1:9000"\n'
     found = read(written(tmp_path, f"{begin}{TABLE}{more}{TABLE}"))
     assert found.http == Address("127.0.0.1", 9001)
     assert (found.server.passcode, found.server.vhost) == ("geheim", "/")
@@ -77,7 +78,7 @@ def test_all_keys(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(PushPlanError) as refused:
+    with pytest.raises(PlanError) as refused:
         read(written(tmp_path, text))
     assert said in str(refused.value)
     assert "push.toml" in str(refused.value)
@@ -99,14 +100,14 @@ def test_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
     ],
 )
 def test_urls(tmp_path: Path, url: str, said: str) -> None:
-    with pytest.raises(PushPlanError) as refused:
+    with pytest.raises(PlanError) as refused:
         read(written(tmp_path, f'{SERVER}[[push]]\nsource = "/queue/a"\nurl = "{url}"\n'))
     assert said in str(refused.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(PushPlanError, match="cannot be read"):
+    with pytest.raises(PlanError, match="cannot be read"):
         read(tmp_path / "none.toml")
     (tmp_path / "a.toml").write_bytes(b"\xff")
-    with pytest.raises(PushPlanError, match="it is not UTF-8"):
+    with pytest.raises(PlanError, match="it is not UTF-8"):
         read(tmp_path / "a.toml")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.client import Client, StompServer
 from tests.gateway_process import HOST, GatewayProcess
+from tests.logged_command import PATIENCE as PATIENCE
+from tests.logged_command import LoggedCommand, surviving
+from tests.logged_command import eventually as eventually
 
-PATIENCE = 60.0
 AT_RABBITMQ = {"login": "guest", "passcode": "guest", "vhost": "/"}
 
 
@@ -38,61 +35,13 @@ class Pair(NamedTuple):
         return "--from", url(self.one), "--to", url(self.two)
 
 
-def eventually(holds: Callable[[], bool], told: Callable[[], str] = str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s\n{told()}"
-        time.sleep(0.05)
+class Relay(LoggedCommand):
+    name = "relay"
 
 
-class Relay:
-    """`gateway relay WORDS`, in its impatient form, and its log."""
-
-    def __init__(self, folder: Path, *words: str, **variables: str) -> None:
-        self.path = folder / "relay.log"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "STOMP_"))}
-        command = [sys.executable, "-m", "tests.relay.impatient", "relay", *words]
-        with self.path.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=folder, env=kept | variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    @property
-    def log(self) -> str:
-        return self.path.read_text()
-
-    def events(self, event: str) -> list[dict[str, Any]]:
-        """Its lines of one event."""
-        lines = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
-
-    def wait_for(self, event: str, count: int = 1) -> list[dict[str, Any]]:
-        """The lines of an event, as soon as there are so many."""
-        eventually(lambda: len(self.events(event)) >= count or self.process.poll() is not None, lambda: self.log)
-        found = self.events(event)
-        assert len(found) >= count, self.log
-        return found
-
-    def end(self) -> int:
-        return self.process.wait(PATIENCE)
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.end()
-
-
-@contextmanager
-def relaying(folder: Path, *words: str, **variables: str) -> Iterator[Relay]:
+def relaying(folder: Path, *words: str, **variables: str) -> AbstractContextManager[Relay]:
     """A relay for the block, which it must survive; then it ends by SIGTERM, with status 0."""
-    relay = Relay(folder, *words, **variables)
-    try:
-        yield relay
-    except BaseException:
-        relay.process.kill()
-        relay.process.wait()
-        raise
-    assert relay.stop() == 0, relay.log
-    assert "Traceback" not in relay.log
+    return surviving(Relay(folder, *words, **variables))
 
 
 @contextmanager

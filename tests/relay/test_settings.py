@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway.client import StompServer
+from gateway.config.command_file import PlanError
 from gateway.relay import settings
-from gateway.relay.settings import PlanError, Route, make, read
+from gateway.relay.settings import Route, make, read
 from tests.transports.tls_files import authority
 
 ONE, TWO = StompServer("one"), StompServer("two", 61_614)

@@ -24,22 +24,16 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.admin.applications.requests import ClientRequests, refusal_of
 from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, ApiModel, Endpoint, one_of
+from gateway.admin.streams.events import COMMENT, EventsResponse, Write, awake, one_event
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.destinations import canonical_for, is_topic
 from gateway.codec import Frame
 from gateway.runtime.local_client import LocalClient, SessionRefused
 from gateway.transports.wire.link import Remote
 
-SILENCE = 15.0  # seconds without a message, until a comment is due: nginx gives up after 60
-LONGEST_WRITE = 30.0  # seconds for a reader to take what was written
 MOST = 20  # destinations of one reader
 RETRY = 2_000  # milliseconds until a browser connects again
-
-_HEADERS = {
-    "content-type": EVENT_STREAM,
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would keep events until it has a page of them
-}
+LONGEST_SUBSCRIBE = 30.0  # seconds until all destinations are subscribed
 _UNKNOWN = "-"  # in an id: no message of that destination had a number
 
 
@@ -120,62 +114,45 @@ def _positions(last: str, count: int) -> list[str]:
 
 
 async def _subscribe(client: LocalClient, names: Sequence[str], positions: Sequence[str]) -> None:
-    """Subscribe to all.  Raises SessionRefused."""
+    """Subscribe to all.  Raises SessionRefused; ApiError: no RECEIPT comes in time."""
     for place, (name, last) in enumerate(zip(names, positions, strict=True)):
         start = {"from-seq": str(int(last) + 1)} if last else {}
         client.send("SUBSCRIBE", {"destination": name, "id": str(place), "receipt": f"subscribed-{place}", **start})
-    await client.confirmed(f"subscribed-{len(names) - 1}")
+    with trio.move_on_after(LONGEST_SUBSCRIBE) as waiting:
+        await client.confirmed(f"subscribed-{len(names) - 1}")
+    if waiting.cancelled_caught:
+        sentence = f"destination: its subscription was not confirmed within {LONGEST_SUBSCRIBE:g} s; try again"
+        raise ApiError(503, sentence, logged="a subscription was not confirmed")
 
 
-class MessageEvents(Response):
+class MessageEvents(EventsResponse):
     """Writes the messages of a client until one side ends it."""
 
-    media_type = EVENT_STREAM
-
     def __init__(self, client: LocalClient, positions: list[str], *, is_json: bool, headers: dict[str, str]) -> None:
-        super().__init__(headers=_HEADERS | headers)
-        del self.headers["content-length"]
+        super().__init__(headers)
         self._client = client
         self._positions = positions
         self._is_json = is_json
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] == "HEAD" or await self._write_to_the_end(receive, send):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await super().__call__(scope, receive, send)
         finally:
             self._client.close()
 
-    async def _write_to_the_end(self, receive: Receive, send: Send) -> bool:
-        """Write all events; False: the reader takes nothing, so its connection must be closed before the end."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_wait_until_gone, receive, nursery.cancel_scope)
-            try:
-                await self._write_all(send)
-            except trio.TooSlowError:
-                return False
-            finally:
-                nursery.cancel_scope.cancel()
-        return True
-
-    async def _write_all(self, send: Send) -> None:
-        await _write(send, f"retry: {RETRY}\n:\n\n")  # a proxy may wait for it before it passes the headers on
+    async def write_all(self, write: Write) -> None:
+        await write(f"retry: {RETRY}\n{COMMENT}")  # a proxy may wait for it before it passes the headers on
         try:
             while True:
-                with trio.move_on_after(SILENCE) as waiting:
-                    first = await self._client.receive()
-                if waiting.cancelled_caught:
-                    await _write(send, ":\n\n")
-                    continue
-                await _write(send, "".join(map(self._events_of, [first, *self._client.waiting()])))
+                first = await awake(write, self._client.receive)
+                await write("".join(map(self._events_of, [first, *self._client.waiting()])))
         except SessionRefused as refused:
-            await _write(send, self._last_event(refused))
+            await write(self._last_event(refused))
 
     def _last_event(self, refused: SessionRefused) -> str:
         error = refusal_of(refused)
         retry = f"retry: {int(error.headers['retry-after']) * 1000}\n" if "retry-after" in error.headers else ""
-        return f"{retry}event: end\ndata: {json.dumps({'reason': str(error)})}\n\n"
+        return retry + one_event("end", {"reason": str(error)})
 
     def _events_of(self, frame: Frame) -> str:
         if frame.command != "MESSAGE":
@@ -184,7 +161,7 @@ class MessageEvents(Response):
         number, text = headers.get("seq", ""), ""
         if headers.get("gap") == "true":
             facts = {"destination": headers["destination"], "first-seq": headers.get("first-seq")}
-            text = f"event: gap\ndata: {json.dumps(facts)}\n\n"
+            text = one_event("gap", facts)
             if not number:
                 return text  # it says no more than that
         if number:
@@ -208,14 +185,3 @@ def _data(text: str) -> str:
     """The field `data` of an event: each line of the text is one; CR ends a line of the stream, too."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join([f"data: {line}\n" for line in lines])
-
-
-async def _wait_until_gone(receive: Receive, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
-
-
-async def _write(send: Send, text: str) -> None:
-    with trio.fail_after(LONGEST_WRITE):
-        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

@@ -13,7 +13,10 @@ import pytest
 import trio
 
 from gateway.admin.applications import event_source
+from gateway.admin.endpoint import ApiError
+from gateway.admin.streams import events
 from gateway.auth import passwords
+from gateway.runtime.local_client import LocalClient
 from tests.app.asgi import Answer, scope_of
 from tests.transports.peers import Peer, until
 
@@ -160,7 +163,7 @@ async def test_a_gap_is_an_event(site: Running) -> None:
 
 
 async def test_a_comment_in_the_silence(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_source, "SILENCE", 0.01)
+    monkeypatch.setattr(events, "SILENCE", 0.01)
     async with reading(site, "destination=/topic/a") as reader:
         await reader.until(":\n\n")
         assert await reader.until(":\n\n") == ""
@@ -173,7 +176,7 @@ async def test_a_reader_that_leaves_is_no_session_any_more(site: Running) -> Non
 
 
 async def test_one_that_takes_nothing_is_closed(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_source, "LONGEST_WRITE", 0.01)
+    monkeypatch.setattr(events, "LONGEST_WRITE", 0.01)
     async with reading(site, "destination=/topic/a") as reader, publisher(site) as peer:
         await reader.until(":\n\n")
         reader.is_stuck = True
@@ -244,3 +247,18 @@ class TestLogin:
     async def test_pages_of_elsewhere(self, guarded: Running) -> None:
         answer = await guarded.ask("GET", "/sse?destination=/topic/a", headers={"origin": "https://evil.example"})
         assert answer.status == 403
+
+
+async def test_a_subscription_that_is_never_confirmed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock
+) -> None:
+    async def never(_: LocalClient, receipt: str) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(LocalClient, "confirmed", never)
+    monkeypatch.setattr(LocalClient, "send", lambda *_: None)
+    began = trio.current_time()
+    with pytest.raises(ApiError, match="not confirmed within 30 s; try again") as refused:
+        await event_source._subscribe(object.__new__(LocalClient), ["/topic/a"], [""])
+    assert refused.value.status == 503
+    assert trio.current_time() - began == event_source.LONGEST_SUBSCRIBE

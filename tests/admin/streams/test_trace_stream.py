@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.admin import trace_stream
 from gateway.admin.access import ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
-from gateway.admin.trace_stream import EventStream
+from gateway.admin.streams import events, trace_stream
+from gateway.admin.streams.trace_stream import TraceStream
 from tests.app.asgi import scope_of
 from tests.transports.harness import Harness
 from tests.transports.peers import Peer
@@ -66,10 +66,10 @@ async def harness(nursery: trio.Nursery) -> Harness:
     return Harness(nursery)
 
 
-def stream_of(harness: Harness, login: ConsoleSession | None = None) -> EventStream:
+def stream_of(harness: Harness, login: ConsoleSession | None = None) -> TraceStream:
     session = harness.connections[0].session
     assert session is not None
-    return EventStream(partial(harness.server.traces.view, session.id), login)
+    return TraceStream(partial(harness.server.traces.view, session.id), login)
 
 
 async def traced(harness: Harness, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
@@ -106,7 +106,7 @@ class TestEvents:
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         _, reader = await traced(harness, nursery)
-        await trio.sleep(3.5 * trace_stream.SILENCE)
+        await trio.sleep(3.5 * events.SILENCE)
         assert (reader.text, reader.events) == (":\n\n" * 4, [])
 
     async def test_the_end(self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -134,7 +134,7 @@ class TestReaders:
         await wait_all_tasks_blocked()
         reader.stuck = True
         await peer.settled()
-        await trio.sleep(trace_stream.LONGEST_WRITE - 1)
+        await trio.sleep(events.LONGEST_WRITE - 1)
         assert harness.connections[0]._observer is not None
         await trio.sleep(2)
         assert harness.connections[0]._observer is None

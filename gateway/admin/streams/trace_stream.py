@@ -9,8 +9,7 @@ Frames are written together, ten times a second.  The stream ends with the sessi
 its reader, and when its reader has gone or takes nothing for a long time.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
@@ -21,22 +20,16 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.admin.access import Caller, ConsoleSession
 from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
+from gateway.admin.streams.events import COMMENT, EventsResponse, Write, awake, one_event
 from gateway.broker.admin.message_rows import of_body
 from gateway.runtime.gateway import Gateway
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
 PAUSE = 0.1  # seconds between two reads of the ring
-SILENCE = 15.0  # seconds without a frame, until a comment is due: nginx gives up after 60
-LONGEST_WRITE = 30.0  # seconds for a reader to take what was written
 
 # Frames that become text in one turn: with bodies as large as they are shown, half a millisecond.
 _PER_TURN = 32
 EXAMPLE = {"id": "$SESSION", "-N": ""}
-_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would keep events until it has a page of them
-}
 
 
 class TraceApi(Api):
@@ -57,7 +50,7 @@ class TraceApi(Api):
         session_id = request.path_params["id"]
         with _refusing():
             self._traces.find(session_id)
-        return EventStream(partial(self._traces.view, session_id), caller.ends_with)
+        return TraceStream(partial(self._traces.view, session_id), caller.ends_with)
 
 
 @contextmanager
@@ -71,85 +64,47 @@ def _refusing() -> Iterator[None]:
         raise ApiError(409, str(reason)) from None
 
 
-class EventStream(Response):
+class TraceStream(EventsResponse):
     """Writes the frames that a view shows, until the login of the reader ends.
 
     The view is open before the first byte is sent: a client that has read the headers gets all frames from then on.
     """
 
-    media_type = EVENT_STREAM
-
     def __init__(
         self, open_view: Callable[[], AbstractContextManager[TraceView]], login: ConsoleSession | None = None
     ) -> None:
-        super().__init__(headers=_HEADERS)
-        del self.headers["content-length"]
+        super().__init__()
         self._open_view = open_view
         self._login = login
+        self._view: TraceView
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The whole answer.  Raises ApiError: the session has ended, or has too many readers."""
         with ExitStack() as stack:
             with _refusing():
-                view = stack.enter_context(self._open_view())
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] == "HEAD" or await self._show_to_the_end(view, receive, send):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                self._view = stack.enter_context(self._open_view())
+            await super().__call__(scope, receive, send)
 
-    async def _show_to_the_end(self, view: TraceView, receive: Receive, send: Send) -> bool:
-        """Write all frames; False: the reader takes nothing, so its connection must be closed before the end."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_wait_until_gone, receive, nursery.cancel_scope)
-            if self._login is not None:
-                nursery.start_soon(_end_with, self._login, view)
-            try:
-                await _write(send, ":\n\n")  # a proxy may wait for it before it passes the headers on
-                await _show(view, send)
-            except trio.TooSlowError:
-                return False
-            finally:
-                nursery.cancel_scope.cancel()
-        return True
+    async def watch(self) -> None:
+        if self._login is not None:
+            self._view.end(await self._login.over())
 
-
-async def _wait_until_gone(receive: Receive, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
-
-
-async def _end_with(login: ConsoleSession, view: TraceView) -> None:
-    view.end(await login.over())
-
-
-async def _show(view: TraceView, send: Send) -> None:
-    """Write frames until the view ends.  Raises trio.TooSlowError: the reader takes nothing."""
-    while True:
-        with trio.move_on_after(SILENCE) as waiting:
-            await view.wait()
-        if waiting.cancelled_caught:
-            await _write(send, ":\n\n")
-            continue
-        reason = view.reason
-        frames, lost = view.take()
-        for start in range(0, len(frames), _PER_TURN):
-            await _write(send, "".join([_event("frame", row_of(each)) for each in frames[start : start + _PER_TURN]]))
-        if lost:
-            await _write(send, _event("dropped", {"frames": lost}))
-        if reason:
-            await _write(send, _event("end", {"reason": reason}))
-            return
-        await trio.sleep(PAUSE)
-
-
-async def _write(send: Send, text: str) -> None:
-    with trio.fail_after(LONGEST_WRITE):
-        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-
-
-def _event(name: str, data: Mapping[str, object]) -> str:
-    """One event; JSON has no line breaks, so it is one line."""
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+    async def write_all(self, write: Write) -> None:
+        await write(COMMENT)  # a proxy may wait for it before it passes the headers on
+        view = self._view
+        while True:
+            await awake(write, view.wait)
+            reason = view.reason
+            frames, lost = view.take()
+            for start in range(0, len(frames), _PER_TURN):
+                shown = frames[start : start + _PER_TURN]
+                await write("".join([one_event("frame", row_of(each)) for each in shown]))
+            if lost:
+                await write(one_event("dropped", {"frames": lost}))
+            if reason:
+                await write(one_event("end", {"reason": reason}))
+                return
+            await trio.sleep(PAUSE)
 
 
 def row_of(seen: TracedFrame) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Answers that are streams of server-sent events; `events` is their common part."""
