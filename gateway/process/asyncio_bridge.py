@@ -82,8 +82,8 @@ class Bridge:
         scope_of_call = trio.CancelScope()
         self._open_calls.add(done)
         try:
-            call = (self._run_call, scope_of_call, done, function, *args)
-            self._token.run_sync_soon(self._nursery.start_soon, *call)
+            call = partial(self._run_call, scope_of_call, done, function, *args)
+            self._token.run_sync_soon(self._nursery.start_soon, call)
             return await _to_the_end(done, lambda: self._in_trio(scope_of_call.cancel))
         finally:
             self._open_calls.discard(done)

@@ -104,7 +104,7 @@ class Embedded:
         await self._app.run(self._publish, wanted, data, user, groups)
 
     async def ticket_for(self, user: str, groups: frozenset[str] = frozenset()) -> str:
-        """A ticket for the WebSocket of a user that has logged in to the application; see docs/browser-login.md.
+        """A ticket for the WebSocket of a user that has logged in to the application; see docs/security.md.
 
         Raises RuntimeError: no login is needed; TooManyTickets.
         """
