@@ -18,7 +18,7 @@ from tests.app.asgi import scope_of
 from tests.transports.harness import Harness
 from tests.transports.peers import Peer
 
-from .running import Running
+from ..running import Running
 
 if TYPE_CHECKING:
     from starlette.types import Message, Scope
