@@ -30,7 +30,7 @@ def test_all_keys(tmp_path: Path) -> None:
     )
     begin = f'{SERVER}passcode_file = "a.passcode"\nvhost = "/"\nhttp = "127.0.0.1:9000"\n'
     found = read(written(tmp_path, f"{begin}{TABLE}{more}{TABLE}"))
-    assert found.http == Address("127.0.0.1", 9001)
+    assert found.http == Address("127.0.0.1", 9000)
     assert (found.server.passcode, found.server.vhost) == ("geheim", "/")
     first, second = found.plans
     assert (first.source, first.selector, first.resume) == ("/queue/orders", "a = 1", "hooks")
