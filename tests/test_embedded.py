@@ -15,9 +15,16 @@ from fastapi import FastAPI, HTTPException
 from gateway.client import Client, StompServer
 from gateway.config.settings import Settings
 from gateway.embedded import Embedded, NotPublished, NotStarted
+from gateway.observe import logs
 from tests.docs.page import blocks
 from tests.gateway_process import HOST, free_ports
 from tests.logged_command import PATIENCE, eventually
+
+
+@pytest.fixture(autouse=True)
+def _own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logging is the whole process's."""
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
 
 
 def settings(store: str = "memory") -> Settings:
