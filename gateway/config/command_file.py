@@ -68,14 +68,14 @@ def read_passcode(path: Path) -> str:
     return _text_in(path, "the passcode file ").rstrip("\r\n")
 
 
-def http_address(text: str) -> Address | None:
+def http_address(text: str, example: str) -> Address | None:
     """The address of the pages for monitoring; "": none.  Raises PlanError: the text is not an address with a port."""
     try:
         found = Address.parse(text) if text else None
     except ValueError:
         found = Address("", 0)
     if found is not None and not found.port:
-        raise PlanError(f"http is {text[:80]!r}, which is no address: write 127.0.0.1:9000")
+        raise PlanError(f"http is {text[:80]!r}, which is no address: write {example}")
     return found
 
 

@@ -91,4 +91,4 @@ def _of_options(
         allow_private=allow_private,
     )
     plan = settings.make_plan(source, endpoint, selector=selector)
-    return PushConfig(settings.make_server(server, passcode), (plan,), http_address(http))
+    return PushConfig(settings.make_server(server, passcode), (plan,), http_address(http, settings.EXAMPLE))

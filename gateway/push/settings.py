@@ -37,6 +37,7 @@ from gateway.config.values import Address, parse_duration
 from .addresses import is_public, literal
 from .signature import SecretError, SecretFile
 
+EXAMPLE = "127.0.0.1:9001"  # an address for `http`
 CONCURRENCY, MOST_CONCURRENCY = 10, 1000
 TIMEOUT, LONGEST_TIMEOUT = 15.0, 600.0
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -178,7 +179,7 @@ def read(path: Path) -> PushConfig:
     values = read_values(path)
     try:
         check_keys(values, {*_OF_SERVER, "push"})
-        server, http = _server_of(values, path.parent), http_address(text_of(values, "http"))
+        server, http = _server_of(values, path.parent), http_address(text_of(values, "http"), EXAMPLE)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
     return PushConfig(server, read_tables(path, "push", values.get("push"), _of_table), http)

@@ -125,7 +125,7 @@ def _of_options(
     plan = settings.make(
         first, second, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id
     )
-    return RelayConfig((plan,), http_address(http))
+    return RelayConfig((plan,), http_address(http, settings.EXAMPLE))
 
 
 def _run(orders: RelayConfig) -> int:

@@ -26,6 +26,7 @@ from gateway.config.command_file import (
 )
 from gateway.config.values import Address
 
+EXAMPLE = "127.0.0.1:9000"  # an address for `http`
 PREFETCH = 1000
 MOST_PREFETCH = 100_000
 FROM_PASSCODE, TO_PASSCODE = "STOMP_FROM_PASSCODE", "STOMP_TO_PASSCODE"
@@ -141,7 +142,7 @@ def read(path: Path) -> RelayConfig:
     values = read_values(path)
     tables = values.pop("relay", [])
     try:
-        http = http_address(text_of(values, "http"))
+        http = http_address(text_of(values, "http"), EXAMPLE)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
     values.pop("http", None)

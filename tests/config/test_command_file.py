@@ -45,4 +45,4 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["127.0.0.1", "nowhere", "127.0.0.1:0"])
 def test_an_address_without_a_port_is_refused(text: str) -> None:
     with pytest.raises(PlanError, match=r"http is .*write 127"):
-        http_address(text)
+        http_address(text, "127.0.0.1:9000")

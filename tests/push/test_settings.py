@@ -28,9 +28,9 @@ def test_all_keys(tmp_path: Path) -> None:
         'secret_file = "a.secret"\nconcurrency = 3\ntimeout = "1 min"\nallow_private = true\nselector = "a = 1"\n'
         'resume = "hooks"\nheaders = {authorization = "Bearer a"}\n'
     )
-    begin = f'{SERVER}passcode_file = "a.passcode"\nvhost = "/"\nhttp = "127.0.0.1:9000"\n'
+    begin = f'{SERVER}passcode_file = "a.passcode"\nvhost = "/"\nhttp = "127.0.0.1:9001"\n'
     found = read(written(tmp_path, f"{begin}{TABLE}{more}{TABLE}"))
-    assert found.http == Address("127.0.0.1", 9000)
+    assert found.http == Address("127.0.0.1", 9001)
     assert (found.server.passcode, found.server.vhost) == ("geheim", "/")
     first, second = found.plans
     assert (first.source, first.selector, first.resume) == ("/queue/orders", "a = 1", "hooks")
