@@ -109,6 +109,42 @@ async def request(
     return answer
 
 
+class StreamReader:
+    """The reader of an answer that is a stream, in the server's place; on trio only.
+
+    Attributes:
+        status: of the answer; 0: it has not begun.
+        text: all that came.
+        is_complete: the stream has ended.
+        is_stuck: it takes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.text = ""
+        self.is_complete = self.is_stuck = False
+        self._gone = trio.Event()
+
+    def leave(self) -> None:
+        self._gone.set()
+
+    async def receive(self) -> Message:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.is_stuck:
+            await trio.sleep_forever()
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): text.decode() for name, text in message["headers"]}
+        else:
+            self.text += message.get("body", b"").decode()
+            self.is_complete = not message.get("more_body", False)
+
+
 class Lifespan:
     """A server's lifespan: asks for the start, and for the stop as soon as `stop` returns.
 

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.clients.driver import ROOT, tool
 from tests.gateway_process import HOST, GatewayProcess, free_ports
-from tests.relay.relaying import eventually
+from tests.logged_command import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

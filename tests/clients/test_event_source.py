@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.clients.driver import tool
 from tests.gateway_process import GatewayProcess
-from tests.relay.relaying import eventually
+from tests.logged_command import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -17,7 +17,7 @@ from tests.cluster.gateways import PATIENCE, two_gateways
 from tests.edges.authority import Authority
 from tests.edges.operating import ask, edges, metrics
 from tests.gateway_process import HOST, GatewayProcess, free_ports
-from tests.relay.relaying import eventually
+from tests.logged_command import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from gateway.client import Client, StompServer
 from tests.gateway_process import HOST, GatewayProcess
-from tests.logged_command import PATIENCE as PATIENCE
-from tests.logged_command import LoggedCommand, surviving
-from tests.logged_command import eventually as eventually
+from tests.logged_command import PATIENCE, LoggedCommand, surviving
 
 
 class Push(LoggedCommand):

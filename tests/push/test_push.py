@@ -15,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.client import Client, StompServer
 from tests.deploy.manager import manager
 from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.logged_command import eventually
 
 from .endpoint import Got, is_signed, running
-from .pushing import Push, eventually, pushing, send, url, waiting
+from .pushing import Push, pushing, send, url, waiting
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

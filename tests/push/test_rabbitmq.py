@@ -8,10 +8,11 @@ import pytest
 
 from gateway.client import StompServer
 from tests.gateway_process import HOST
+from tests.logged_command import eventually
 from tests.pyspark_stomp.rabbitmq import running_rabbitmq
 
 from .endpoint import Got, running
-from .pushing import eventually, pushing, send
+from .pushing import pushing, send
 
 pytestmark = pytest.mark.long
 

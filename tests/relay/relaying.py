@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 from gateway.client import Client, StompServer
 from tests.gateway_process import HOST, GatewayProcess
-from tests.logged_command import PATIENCE as PATIENCE
-from tests.logged_command import LoggedCommand, surviving
-from tests.logged_command import eventually as eventually
+from tests.logged_command import PATIENCE, LoggedCommand, surviving
 
 AT_RABBITMQ = {"login": "guest", "passcode": "guest", "vhost": "/"}
 

@@ -24,8 +24,9 @@ from gateway.relay.pump import Pump
 from gateway.relay.settings import make
 from tests.deploy.manager import manager
 from tests.gateway_process import HOST, free_ports
+from tests.logged_command import eventually
 
-from .relaying import Pair, Reader, Relay, eventually, relaying, send, url
+from .relaying import Pair, Reader, Relay, relaying, send, url
 
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 

@@ -17,8 +17,9 @@ from gateway.relay import settings
 from gateway.relay.pump import MOST_HOPS, Loop, Pump, onward
 from gateway.relay.settings import RelayPlan, make
 from tests.gateway_process import HOST
+from tests.logged_command import eventually
 
-from .relaying import Listener, Reader, at, eventually, relaying, send, waiting
+from .relaying import Listener, Reader, at, relaying, send, waiting
 
 Answer = Callable[[Frame], bytes]
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:foreign/1\n\n\0"

@@ -10,8 +10,9 @@ import pytest
 from gateway.auth import passwords
 from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess
+from tests.logged_command import eventually
 
-from .relaying import Pair, Reader, Relay, eventually, relaying, running, send, url, waiting
+from .relaying import Pair, Reader, Relay, relaying, running, send, url, waiting
 
 LARGE = "x" * 1025
 """More than the target takes."""

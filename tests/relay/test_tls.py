@@ -14,9 +14,10 @@ import pytest
 from gateway.client import StompServer
 from tests.demanding import demanding
 from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.logged_command import eventually
 from tests.transports import tls_files
 
-from .relaying import Listener, Reader, eventually, relaying, running, send, url
+from .relaying import Listener, Reader, relaying, running, send, url
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ tell a stream that was cut from one that has ended.  See the HTML standard, sect
 """
 
 import json
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -27,7 +26,7 @@ LONGEST_WRITE = 30.0  # seconds for a reader to take what was written
 COMMENT = ":\n\n"  # finds readers that have gone, and keeps proxies awake
 
 _HEADERS = {
-    "content-type": "text/event-stream",
+    "content-type": EVENT_STREAM,
     "cache-control": "no-store",
     "x-accel-buffering": "no",  # nginx would keep events until it has a page of them
 }
@@ -38,15 +37,13 @@ Write = Callable[[str], Awaitable[None]]
 class EventsResponse(Response):
     """An answer that is a stream of events."""
 
-    media_type = EVENT_STREAM
-
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(headers={**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
 
-    @abstractmethod
     async def write_all(self, write: Write) -> None:
         """Write the events until the stream ends.  `write` raises trio.TooSlowError: the reader takes nothing."""
+        raise NotImplementedError
 
     async def watch(self) -> None:
         """Runs beside `write_all`; it may return early."""

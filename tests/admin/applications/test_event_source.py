@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -17,52 +16,15 @@ from gateway.admin.endpoint import ApiError
 from gateway.admin.streams import events
 from gateway.auth import passwords
 from gateway.runtime.local_client import LocalClient
-from tests.app.asgi import Answer, scope_of
+from tests.app.asgi import Answer, StreamReader, scope_of
 from tests.transports.peers import Peer, until
 
 from ..running import Running, running
 
-if TYPE_CHECKING:
-    from starlette.types import Message
-
 STREAM = [{"match": "/topic/log.#", "log_messages": 100}]
 
 
-class Reader:
-    """The reader of one stream, in the server's place.
-
-    Attributes:
-        status: of the answer; 0: it has not begun.
-        text: all that came.
-        is_complete: the stream has ended.
-        is_stuck: it takes nothing.
-    """
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.text = ""
-        self.is_complete = self.is_stuck = False
-        self._gone = trio.Event()
-
-    def leave(self) -> None:
-        self._gone.set()
-
-    async def receive(self) -> Message:
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Message) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.is_stuck:
-            await trio.sleep_forever()
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = {name.decode(): text.decode() for name, text in message["headers"]}
-        else:
-            self.text += message.get("body", b"").decode()
-            self.is_complete = not message.get("more_body", False)
-
+class Reader(StreamReader):
     async def until(self, text: str) -> str:
         """Wait for a text; returns all before it, and forgets it."""
         await until(lambda: text in self.text)

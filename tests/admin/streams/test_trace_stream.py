@@ -14,43 +14,17 @@ from gateway.admin.access import ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
 from gateway.admin.streams import events, trace_stream
 from gateway.admin.streams.trace_stream import TraceStream
-from tests.app.asgi import scope_of
+from tests.app.asgi import StreamReader, scope_of
 from tests.transports.harness import Harness
 from tests.transports.peers import Peer
 
 from ..running import Running
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Scope
+    from starlette.types import Scope
 
 
-class Reader:
-    """A server's side of one answer: the first message, and what the reader got so far."""
-
-    def __init__(self) -> None:
-        self.started: Message = {}
-        self.text = ""
-        self.complete = False
-        self.stuck = False  # it takes nothing
-        self._gone = trio.Event()
-
-    def leave(self) -> None:
-        self._gone.set()
-
-    async def receive(self) -> Message:
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Message) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.stuck:
-            await trio.sleep_forever()
-        if message["type"] == "http.response.start":
-            self.started = message
-        else:
-            self.text += message["body"].decode()
-            self.complete = not message["more_body"]
-
+class Reader(StreamReader):
     @property
     def events(self) -> list[tuple[str, Any]]:
         blocks = [each for each in self.text.split("\n\n") if each not in ("", ":")]
@@ -118,7 +92,7 @@ class TestEvents:
         *frames, last = reader.events
         assert [data["command"] for _, data in frames] == ["DISCONNECT", "RECEIPT"]
         assert last == ("end", {"reason": "the session has ended"})
-        assert reader.complete
+        assert reader.is_complete
 
 
 class TestReaders:
@@ -132,20 +106,20 @@ class TestReaders:
         reader = Reader()
         nursery.start_soon(stream_of(harness), SCOPE, reader.receive, reader.send)
         await wait_all_tasks_blocked()
-        reader.stuck = True
+        reader.is_stuck = True
         await peer.settled()
         await trio.sleep(events.LONGEST_WRITE - 1)
         assert harness.connections[0]._observer is not None
         await trio.sleep(2)
         assert harness.connections[0]._observer is None
-        assert not reader.complete
+        assert not reader.is_complete
 
     async def test_a_head_has_no_events_nor_has_a_session_that_has_gone(
         self, harness: Harness, site: Running, autojump_clock: MockClock
     ) -> None:
         peer, reader = await harness.session("tcp"), Reader()
         await stream_of(harness)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
-        assert (reader.started["status"], reader.text, reader.complete) == (200, "", True)
+        assert (reader.status, reader.text, reader.is_complete) == (200, "", True)
         assert harness.connections[0]._observer is None
         stream, reader = stream_of(harness), Reader()
         await peer.send_frame("DISCONNECT")
@@ -153,7 +127,7 @@ class TestReaders:
         await wait_all_tasks_blocked()
         with pytest.raises(ApiError, match="there is no such session"):
             await stream(SCOPE, reader.receive, reader.send)
-        assert reader.started == {}
+        assert reader.status == 0
         answer = await site.ask("GET", "sessions/nobody/tap")
         assert (answer.status, answer.error) == (404, "there is no such session")
 
@@ -165,17 +139,17 @@ async def test_a_stream_ends_with_its_login(harness: Harness, nursery: trio.Nurs
     peer, reader = await traced(harness, nursery, login)
     logins.end(other)
     await trio.sleep(1)
-    assert not reader.complete
+    assert not reader.is_complete
     logins.end(login)
     await peer.settled()
     await trio.sleep(1)
     assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
-    assert reader.complete
+    assert reader.is_complete
     assert harness.connections[0]._observer is None
     reader = Reader()
     nursery.start_soon(stream_of(harness, short), SCOPE, reader.receive, reader.send)
     await trio.sleep(97)
-    assert not reader.complete
+    assert not reader.is_complete
     await trio.sleep(2)
     assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
-    assert reader.complete
+    assert reader.is_complete
